@@ -80,6 +80,32 @@ pub enum CancelReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub(crate) Id);
 
+/// An action about a lease, for the client that asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseAction {
+    /// The lease holds a slot of a replica from now on, until it is
+    /// [ended](crate::Dispatch::end_lease) or expires.
+    Grant {
+        /// The lease.
+        lease: LeaseId,
+        /// The replica whose slot it holds.
+        replica: ReplicaId,
+        /// The time at which it expires.
+        expires_at: Instant,
+    },
+    /// The lease has ended: it has expired, or no replica is left that it may wait for.
+    End {
+        /// The lease, which is no longer valid.
+        lease: LeaseId,
+        /// The reason.
+        error: FetchError,
+    },
+}
+
+/// The id of a lease. It becomes invalid when the lease ends, so it may be ended late or twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub(crate) Id);
+
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply<V> {

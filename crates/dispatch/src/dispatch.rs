@@ -1,10 +1,13 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
-//! fetch, `attempts` that of its attempts, `tenants` the rates of tenants.
+//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `leases` the
+//! slots that clients hold, `tenants` the rates of tenants.
 
 mod attempts;
 mod fetches;
+mod leases;
 mod retries;
 mod tenants;
+mod tier;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -26,9 +29,10 @@ use crate::replica::Replica;
 use crate::rules::ReplicaLoad;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::slab::{Id, Slab};
+use crate::tier_queue::TierQueue;
 use crate::{
-    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError,
-    ProbeOptions, Reply, RetryOptions, Stats, Waiters,
+    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, LeaseAction, Options, OptionsError,
+    ProbeOptions, QueueScope, Reply, RetryOptions, Stats, Waiters,
 };
 use sherwood_model::Percent;
 
@@ -64,10 +68,11 @@ use sherwood_model::Percent;
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
 ///   [`begin_wait`](Self::begin_wait), [`handle_turn`](Self::handle_turn),
 ///   [`charge`](Self::charge), [`set_rates`](Self::set_rates),
+///   [`note_applied`](Self::note_applied), [`lease`](Self::lease), [`end_lease`](Self::end_lease),
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
-/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. Actions
-///   that are not polled accumulate: an input adds at most one for each key that it ends or brings,
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none, and
+///   [`poll_lease`](Self::poll_lease) where there are leases. Actions that are not polled accumulate: an input adds at most one for each key that it ends or brings,
 ///   and one for each attempt and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
 ///   [`next_timeout`](Self::next_timeout), which may change with every input. An earlier call does
@@ -116,6 +121,8 @@ pub struct Dispatch<K, V, W> {
     admission: AnyAdmission,
     replication: AnyReplication,
     replicas: Vec<Replica>,
+    /// The attempts that wait for any replica; none where each waits for one.
+    tier: Option<Box<TierQueue>>,
     /// The keys that a query which asks for them joins; each is in `keys` and fresh.
     joinable: HashMap<K, Id, SeededState>,
     keys: Slab<Key<K, W>>,
@@ -137,6 +144,9 @@ pub struct Dispatch<K, V, W> {
     /// Explanation of the failure that took a replica down last.
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
+    /// Number of leases, and the actions about them that were not polled.
+    leases: u32,
+    lease_actions: VecDeque<LeaseAction>,
     /// Number of actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
     shown: usize,
     counters: Counters,
@@ -199,6 +209,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             admission: AnyAdmission::new(options.admit, workers),
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
+            tier: (options.scope == QueueScope::Tier)
+                .then(|| Box::new(TierQueue::new(&options, replicas, hash))),
             joinable: HashMap::with_hasher(hash),
             keys: Slab::new(),
             fetches: Slab::new(),
@@ -215,6 +227,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             draws: Draws::default(),
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
+            leases: 0,
+            lease_actions: VecDeque::new(),
             shown: 0,
             counters: Counters::default(),
             usable: Vec::new(),
@@ -297,7 +311,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Reply::Ok(values) => self.answer(now, attempt, values.into_iter().map(Ok)),
             Reply::Each(answers) => self.answer(now, attempt, answers.into_iter()),
             Reply::Failed(failure) => self.fail(now, attempt, failure),
-            Reply::NotAdmitted { expected } => self.turn_away(attempt, expected),
+            Reply::NotAdmitted { expected } => self.turn_away(now, attempt, expected),
         }
         // Units of throttled keys may pay for other fetches.
         self.start_paid(now);
@@ -327,7 +341,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(waiting) = self.attempts.get_mut(attempt.0) else { return };
         let AttemptState::Started(at) = &mut waiting.state else { return };
         *at = now;
-        let from = std::mem::replace(&mut waiting.replica, replica);
+        let Some(from) = waiting.replica.replace(replica) else { return };
         let fetch = self.fetches.get(waiting.fetch).expect(STORED);
         let keys = waiting.asked.as_ref().unwrap_or(&fetch.keys).len();
         let kind = fetch.demand.kind;
@@ -342,6 +356,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if let Some(replica) = self.replicas.get_mut(replica.index()) {
             replica.health.note_probe(now, ok, &self.options.probe, &mut self.draws);
         }
+        self.pump_tier(now);
+    }
+
+    /// Takes in that a replica has applied the write of this sequence number and all before it.
+    /// Reads that need a later one ([`Demand::after`]) are not sent to it.
+    pub fn note_applied(&mut self, now: Instant, replica: ReplicaId, sequence: u64) {
+        self.advance(now);
+        if let Some(replica) = self.replicas.get_mut(replica.index()) {
+            replica.applied = replica.applied.max(sequence);
+        }
+        self.pump_tier(now);
     }
 
     /// Does what is due: ends fetches whose timeout is over, starts those whose tenant's rate pays
@@ -392,6 +417,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub fn set_beta(&mut self, beta: Percent) {
         self.options.beta = beta;
         self.replicas.iter_mut().for_each(|replica| replica.queue.set_beta(beta));
+        self.tier.iter_mut().for_each(|tier| tier.queue.set_beta(beta));
     }
 
     /// Returns true if a query for this key would join one in flight. A caller that wants a value
@@ -455,6 +481,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             beta: self.options.beta,
             ramp: self.ramp.as_ref().map(Ramp::standing),
             calls: self.attempts.len(),
+            calls_for_any_replica: self.tier.as_ref().map_or(0, |tier| tier.queue.queued()),
+            leases: self.leases,
             replicas: self.replicas.iter().map(Replica::stats).collect(),
         }
     }
@@ -480,6 +508,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         {
             self.refuse(key, demand, waiter, refusal);
             return None;
+        }
+        if demand.after > 0 {
+            self.invalidate_before(&key, demand.after);
         }
         // A waiter that joins costs the backend nothing.
         if let Some(ramp) = &mut self.ramp
@@ -509,6 +540,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 self.note_waiter(fetch);
                 Some(id)
             }
+        }
+    }
+
+    /// Invalidates a key in flight whose answer may be older than the write of this number.
+    fn invalidate_before(&mut self, key: &K, after: u64) {
+        let open = self.joinable.get(key).and_then(|id| self.keys.get(*id));
+        let fetch = open.and_then(|open| self.fetches.get(open.fetch));
+        if fetch.is_some_and(|fetch| fetch.demand.after < after) {
+            self.invalidate(key);
         }
     }
 

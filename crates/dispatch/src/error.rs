@@ -45,8 +45,8 @@ pub enum FetchError {
     /// too long. Nothing was sent.
     #[error("fetching the key was refused because of the tenant's rate of reads from the backend: {0}")]
     OverRate(TenantRefusal),
-    /// The balancer took none of the replicas, before anything was sent. Asking again later can
-    /// help.
+    /// The balancer took none of the replicas, or none of them has applied the write that the key's
+    /// reader needs, before anything was sent. Asking again later can help.
     #[error(
         "fetching the key was refused: the dispatch rules admit no call to any of {replicas} usable replicas; slow down"
     )]
@@ -105,6 +105,9 @@ pub enum Bound {
     /// Calls queued for each replica that is up, at most
     /// [`Options::queued_calls_max`](crate::Options::queued_calls_max).
     QueuedCalls,
+    /// Leases that wait or hold a slot, at most
+    /// [`Options::queued_calls_max`](crate::Options::queued_calls_max).
+    Leases,
 }
 
 impl fmt::Display for Bound {
@@ -113,6 +116,7 @@ impl fmt::Display for Bound {
             Self::Waiters => "waiters of the backend (`waiters_max`)",
             Self::Ramp => "misses of a cold cache that its backend may have at a time (`ramp`)",
             Self::QueuedCalls => "queued calls of every usable replica (`queued_calls_max`)",
+            Self::Leases => "clients that hold or wait for slots of replicas (`queued_calls_max`)",
         })
     }
 }

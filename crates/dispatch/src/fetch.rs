@@ -1,8 +1,11 @@
 //! The two records behind a call: the fetch that wants keys, and its attempts at replicas.
 
+use std::time::Duration;
+
 use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
+use crate::replica::Replica;
 use crate::rules::CancelRule;
 use crate::slab::Id;
 use crate::{Failure, FetchError, Holders, Payer, WaitingId};
@@ -40,6 +43,13 @@ pub(crate) struct Fetch {
     pub(crate) later: Option<(Instant, Later)>,
     /// Rule for the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
+    /// True if the replication rule makes no further copies, because an attempt has started.
+    pub(crate) is_tied: bool,
+    /// The replica at which the attempt before a retry failed. An attempt that waits for any
+    /// replica does not start there.
+    pub(crate) avoids: Option<ReplicaId>,
+    /// The longest time for which a slot is held, if this is a lease, which has no keys.
+    pub(crate) lease: Option<Duration>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
@@ -53,6 +63,8 @@ pub(crate) enum Later {
     Copies(u8),
     /// A retry of a fetch without live attempts, which is paid from the budget already.
     Retry,
+    /// The end of a lease.
+    EndLease,
 }
 
 /// State of a fetch at the rate of its tenant.
@@ -64,13 +76,14 @@ pub(crate) struct Paid {
     pub(crate) payer: Payer,
 }
 
-/// An attempt to fetch keys from one replica.
+/// An attempt to fetch keys from one replica, or to hold one of its slots.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt<K> {
     pub(crate) fetch: Id,
     /// The number of earlier attempts of the fetch.
     pub(crate) number: u32,
-    pub(crate) replica: ReplicaId,
+    /// The replica; none while the attempt waits in the queue of the tier.
+    pub(crate) replica: Option<ReplicaId>,
     /// The time at which the keys were asked for, or a further attempt was made.
     pub(crate) since: Instant,
     pub(crate) state: AttemptState,
@@ -82,11 +95,18 @@ pub(crate) struct Attempt<K> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptState {
-    /// The attempt waits in the replica's queue.
+    /// The attempt waits in the queue of its replica or of the tier.
     Queued,
     /// The attempt was sent to the replica as a call at this time; [`Instant::NEVER`] while the
     /// call waits for a turn that a scheduler elsewhere gives.
     Started(Instant),
+}
+
+impl<K> Attempt<K> {
+    /// Returns the replica of a started attempt.
+    pub(crate) fn server(&self) -> ReplicaId {
+        self.replica.expect("a started attempt has a replica")
+    }
 }
 
 impl Fetch {
@@ -105,9 +125,19 @@ impl Fetch {
             retries: 0,
             later: None,
             cancel: CancelRule::Always,
+            is_tied: false,
+            avoids: None,
+            lease: None,
             paid: Paid::default(),
             failure: None,
         }
+    }
+
+    /// Returns true if an attempt that waits for any of `replicas` may start at this one later.
+    pub(crate) fn may_wait_for(&self, replica: &Replica, replicas: usize) -> bool {
+        self.holders.include(replica.id, replicas)
+            && self.avoids != Some(replica.id)
+            && replica.health.is_up()
     }
 
     /// Returns the demand with the end of the timeout as the deadline, if it has none.

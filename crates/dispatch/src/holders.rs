@@ -2,7 +2,7 @@
 
 use sherwood_model::ReplicaId;
 
-/// The replicas that may be asked for the keys of a fetch.
+/// The replicas that have a key, and may be asked for it.
 ///
 /// ```
 /// use sherwood_dispatch::Holders;
@@ -30,6 +30,26 @@ pub enum Holders {
 }
 
 impl Holders {
+    /// Returns the replicas that hold the keys, out of this many, each once. The first one is that
+    /// from which the others copy, where they do.
+    ///
+    /// ```
+    /// use sherwood_dispatch::Holders;
+    /// use sherwood_model::ReplicaId;
+    ///
+    /// let ring = Holders::Ring { first: ReplicaId(2), copies: 2 };
+    /// assert_eq!(ring.replicas(3).collect::<Vec<_>>(), [ReplicaId(2), ReplicaId(0)]);
+    /// assert_eq!(Holders::One(ReplicaId(3)).replicas(3).count(), 0);
+    /// ```
+    pub fn replicas(self, replicas: usize) -> impl Iterator<Item = ReplicaId> {
+        let (first, count) = match self {
+            Self::All => (0, replicas),
+            Self::One(only) => (only.index(), usize::from(only.index() < replicas)),
+            Self::Ring { first, copies } => (first.index(), replicas.min(copies.into())),
+        };
+        (0..count).map(move |after| ReplicaId::from_index((first + after) % replicas))
+    }
+
     /// Returns true if `replica` holds the keys; `replicas` is the number of all replicas.
     #[must_use]
     pub fn include(self, replica: ReplicaId, replicas: usize) -> bool {

@@ -30,26 +30,28 @@ mod probes;
 mod ramp;
 mod replica;
 mod replica_queue;
+mod request_table;
 mod rules;
 mod slab;
 mod stats;
 mod tenants;
 mod tickets;
+mod tier_queue;
 mod waiters;
 
-pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, Reply};
+pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, LeaseAction, LeaseId, Reply};
 pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
-pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
+pub use options::{Options, OptionsError, OverRate, ProbeOptions, QueueScope, RetryOptions, TenantOptions};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
 pub use stats::{Counters, ReplicaStats, Stats};
 pub use tenants::{
-    DebtPlace, DebtQueues, LOOK_AGAIN, Payer, Started, TenantGate, TenantQueueOptions, TenantQueues,
-    TenantRefusal, TenantUse, WaitingId,
+    Charged, DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN, Payer, Started, TenantGate,
+    TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
 };
 pub use tickets::{
     CallAction, CallOptions, GivenTicket, SchedulerBackoff, TicketAction, TicketError, TicketId, TicketOffer,

@@ -24,7 +24,9 @@ pub struct Options {
     pub waiters_max: u32,
     /// Longest time from the first request of a key to the delivery of its result, above 0.
     pub timeout: Duration,
-    /// The order in which a replica's queue starts calls.
+    /// The queue that an attempt waits in.
+    pub scope: QueueScope,
+    /// The order in which that queue starts calls.
     pub queue: QueueChoice,
     /// The rule by which replicas are chosen for attempts.
     pub balance: BalanceChoice,
@@ -44,6 +46,18 @@ pub struct Options {
     pub ramp: Option<RampOptions>,
     /// The tenants, if each reads by a rate of its own; none starts every fetch at once.
     pub tenants: Option<TenantOptions>,
+}
+
+/// The queue in which an attempt waits until a replica has room for its call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueScope {
+    /// The queue of the replica that was chosen for it.
+    #[default]
+    Replica,
+    /// The queue of the whole tier, for any replica that may answer and has room: the replica is
+    /// chosen when the attempt starts. It holds as many attempts as one replica's queue, beside
+    /// those that all replicas have room for.
+    Tier,
 }
 
 /// The tenants of a backend, each of which reads and writes by a rate of its own.
@@ -183,6 +197,7 @@ impl Options {
             queued_calls_max: _,
             waiters_max,
             timeout,
+            scope: _,
             queue: _,
             balance: _,
             admit,
@@ -235,6 +250,12 @@ impl Options {
             beta: self.uses_estimates().then_some(self.beta),
         }
     }
+
+    /// Returns the options of the queue of a tier of this many replicas.
+    pub(crate) fn tier_queue(&self, replicas: usize) -> QueueOptions {
+        let workers = self.in_flight_calls_max.saturating_mul(replicas as u32);
+        QueueOptions { workers, ..self.replica_queue() }
+    }
 }
 
 fn validate_ramp(ramp: &RampOptions) -> Result<(), OptionsError> {
@@ -258,6 +279,7 @@ impl Default for Options {
             queued_calls_max: 256,
             waiters_max: 100_000,
             timeout: Duration::from_secs(2),
+            scope: QueueScope::default(),
             queue: QueueChoice::default(),
             balance: BalanceChoice::default(),
             admit: AdmitChoice::default(),

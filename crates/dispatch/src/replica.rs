@@ -14,12 +14,14 @@ pub(crate) struct Replica {
     pub(crate) queue: ReplicaQueue,
     /// Number of times that the replica went down.
     pub(crate) downs: u64,
+    /// Sequence number of the latest write that the replica has applied, with all before it.
+    pub(crate) applied: u64,
 }
 
 impl Replica {
     pub(crate) fn new(id: ReplicaId, options: &Options) -> Self {
         let queue = ReplicaQueue::new(options.replica_queue());
-        Self { id, health: Health::new(), queue, downs: 0 }
+        Self { id, health: Health::new(), queue, downs: 0, applied: 0 }
     }
 
     pub(crate) fn load(&self) -> ReplicaLoad {
@@ -28,6 +30,7 @@ impl Replica {
             in_flight_calls: self.queue.in_flight(),
             queued_calls: self.queue.queued(),
             estimate: None,
+            latency: None,
         }
     }
 

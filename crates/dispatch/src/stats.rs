@@ -18,6 +18,10 @@ pub struct Stats {
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
+    /// Calls in `calls` that wait for any replica of the tier ([`QueueScope`](crate::QueueScope)).
+    pub calls_for_any_replica: u32,
+    /// Leases that wait or hold a slot; each counts in `calls`.
+    pub leases: u32,
     /// The percentile of latencies that estimates use at present (β).
     pub beta: Percent,
     /// State of the ramp, which limits the misses of a cold cache; none if it is not configured.

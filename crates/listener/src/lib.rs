@@ -120,7 +120,6 @@ pub use fetch::FETCH_KEYS_MAX;
 pub use idle::BackgroundWork;
 pub use in_memory_client::InMemoryClient;
 pub use meter::{Meter, Reading};
-pub use network::Network;
 pub use options::{ListenerOptions, OptionsError};
 pub use passwords::Passwords;
 pub use protocols::Protocol;

@@ -4,22 +4,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sherwood_dispatch::{DebtPlace, DebtQueues};
+use sherwood_dispatch::{Charged, DebtOptions, DebtPlace, DebtQueues, DebtWork};
 use sherwood_model::{Instant, TenantId};
 
 use super::counters::Counters;
 use super::slots::Token;
 use super::tenants::TenantSlot;
-
-/// Rates of the bytes that tenants exchange with their clients.
-pub trait Network: Send + Sync {
-    /// Charges a tenant so many bytes, 0 to charge none. Returns the time before which its clients
-    /// are not to be read; none if they may be at once.
-    fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant>;
-
-    /// Notes that one more of a tenant's clients waits until its debt is paid, or one fewer.
-    fn note_waiting(&self, tenant: TenantId, waits: bool);
-}
 
 /// Most clients of a tenant on one thread that wait for its debt although they have finished
 /// sending. They may have gone, so the oldest of more is ended.
@@ -27,7 +17,6 @@ const FINISHED_MAX: usize = 64;
 
 /// Clients of one thread whose tenants' traffic is not paid for yet; each once.
 pub(super) struct Unpaid {
-    network: Arc<dyn Network>,
     /// Bytes of each tenant's clients that were charged.
     charged: Vec<u64>,
     waiting: DebtQueues<Token>,
@@ -37,9 +26,11 @@ pub(super) struct Unpaid {
 
 impl Unpaid {
     /// Creates the state of a thread whose clients have this many slots of tenants.
-    pub(super) fn new(network: Arc<dyn Network>, slots: usize) -> Self {
+    pub(super) fn new(network: Arc<dyn Charged>, slots: usize) -> Self {
         let finished = vec![VecDeque::new(); slots];
-        Self { network, charged: vec![0; slots], waiting: DebtQueues::new(), finished }
+        // As many wait as are connected, at most.
+        let waiting = DebtQueues::new(network, DebtOptions::default());
+        Self { charged: vec![0; slots], waiting, finished }
     }
 
     /// Charges a tenant what its clients of this thread have exchanged since the last charge.
@@ -53,7 +44,7 @@ impl Unpaid {
         let exchanged = counters.exchanged();
         let charged = &mut self.charged[slot.index()];
         let bytes = exchanged.wrapping_sub(std::mem::replace(charged, exchanged));
-        self.network.charge(now, tenant, bytes)
+        self.waiting.charge(now, tenant, bytes as f64)
     }
 
     /// Has a client wait for its turn, behind all of its tenant's that wait, if the tenant is in
@@ -65,22 +56,19 @@ impl Unpaid {
         (slot, tenant): (TenantSlot, TenantId),
         counters: &Counters,
     ) -> Option<DebtPlace> {
-        let paid_at = self.charge(now, (slot, tenant), counters);
-        let place = self.waiting.hold(now, tenant, paid_at, || token)?;
-        self.network.note_waiting(tenant, true);
-        Some(place)
+        self.charge(now, (slot, tenant), counters);
+        let turn = DebtWork { units: 0.0, latest: Instant::NEVER };
+        self.waiting.enter(now, tenant, turn, || token).ok().flatten()
     }
 
     /// Ends the wait of a client that has gone.
     pub(super) fn cancel(&mut self, place: DebtPlace) {
-        if self.waiting.cancel(place).is_some() {
-            self.network.note_waiting(place.tenant(), false);
-        }
+        self.waiting.give_up(place);
     }
 
     /// Ends the wait of all clients.
     pub(super) fn cancel_all(&mut self) {
-        self.waiting.drain().for_each(|(place, _)| self.network.note_waiting(place.tenant(), false));
+        self.waiting.give_up_all();
     }
 
     /// Lists a client that has finished sending and waits. Returns the oldest one if these are too
@@ -114,10 +102,7 @@ impl Unpaid {
     /// Returns the next client whose tenant's debt is paid, which has to have its turn and to be
     /// charged for it before the next call.
     pub(super) fn next_paid(&mut self, now: Instant) -> Option<Token> {
-        let Self { network, waiting, .. } = self;
-        let (tenant, token) = waiting.start_next(now, |tenant| network.charge(now, tenant, 0))?;
-        network.note_waiting(tenant, false);
-        Some(token)
+        self.waiting.start_next(now).map(|(_, token)| token)
     }
 }
 
@@ -135,9 +120,9 @@ mod tests {
     #[derive(Default)]
     struct Charges(Mutex<Vec<(u16, u64)>>);
 
-    impl Network for Charges {
-        fn charge(&self, _: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
-            self.0.lock().unwrap().push((tenant.0, bytes));
+    impl Charged for Charges {
+        fn charge(&self, _: Instant, tenant: TenantId, bytes: f64) -> Option<Instant> {
+            self.0.lock().unwrap().push((tenant.0, bytes as u64));
             None
         }
 
@@ -152,8 +137,8 @@ mod tests {
     /// A tenant whose debt takes a day.
     struct Indebted;
 
-    impl Network for Indebted {
-        fn charge(&self, now: Instant, _: TenantId, _: u64) -> Option<Instant> {
+    impl Charged for Indebted {
+        fn charge(&self, now: Instant, _: TenantId, _: f64) -> Option<Instant> {
             Some(now + Duration::from_secs(86_400))
         }
 

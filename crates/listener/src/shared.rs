@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sherwood_cache::{Cache, Usage};
+use sherwood_dispatch::Charged;
 use sherwood_model::DeadlineClass;
 use sherwood_model::query_times::QueryTimes;
 
@@ -14,7 +15,6 @@ use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
 use super::foreign_clients::ForeignClients;
 use super::idle::BackgroundWork;
-use super::network::Network;
 use super::options::ListenerOptions;
 use super::passwords::Passwords;
 use super::routing::{Routing, Target};
@@ -32,7 +32,7 @@ pub struct Service {
     /// Routes of users by their tenants; none if all clients have those above.
     pub users: UserRoutes,
     /// Rates of the tenants' traffic, if it has any.
-    pub network: Option<Arc<dyn Network>>,
+    pub network: Option<Arc<dyn Charged>>,
     /// Backends from which misses are fetched, if there are any.
     pub backends: Option<Arc<dyn Backends>>,
     /// Bound on connections, common to all listeners that share it.

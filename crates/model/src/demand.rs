@@ -1,5 +1,6 @@
 //! The urgency of a query, carried from the query to the call that answers it.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -25,6 +26,25 @@ pub struct Demand {
     pub kind: DemandKind,
     /// True if the caller can do without the answer.
     pub best_effort: bool,
+    /// Sequence number of the latest write that the answer must reflect; 0 if any answer will do. A
+    /// replica that has not applied that write is not asked.
+    pub after: u64,
+    /// The request that the query belongs to; none if it is not known. Copies of one request keep
+    /// off one server.
+    pub request: Option<RequestId>,
+}
+
+/// The id of a request, which its copies share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(NonZeroU64);
+
+impl RequestId {
+    /// Returns the id of a number, such as the last 8 bytes of a trace id; none for 0, which W3C
+    /// Trace Context forbids as an id.
+    #[must_use]
+    pub fn new(number: u64) -> Option<Self> {
+        NonZeroU64::new(number).map(Self)
+    }
 }
 
 /// The kind of access that a [`Demand`] asks a backend for.
@@ -84,7 +104,8 @@ impl Demand {
     }
 
     /// Takes in the demand of one more waiter for the same answer. The earlier deadline counts and
-    /// brings its class; the result is best effort only if both are.
+    /// brings its class, the later write counts, and the result is best effort only if both are.
+    /// The request stays that of the first waiter.
     pub fn join(&mut self, other: &Self) {
         if let Some(theirs) = other.deadline
             && self.deadline.is_none_or(|ours| theirs < ours)
@@ -92,6 +113,7 @@ impl Demand {
             (self.deadline, self.class) = (Some(theirs), other.class);
         }
         self.best_effort &= other.best_effort;
+        self.after = self.after.max(other.after);
     }
 }
 
@@ -103,6 +125,8 @@ impl Default for Demand {
             deadline: None,
             kind: DemandKind::Read,
             best_effort: false,
+            after: 0,
+            request: None,
         }
     }
 }
@@ -148,5 +172,14 @@ mod tests {
         demand.join(&Demand::default());
         demand.join(&best_effort);
         assert!(!demand.best_effort);
+    }
+    #[test]
+    fn joined_demand_needs_the_later_write() {
+        let mut demand = Demand { after: 7, ..Demand::default() };
+        demand.join(&Demand { after: 5, ..Demand::default() });
+        assert_eq!(demand.after, 7);
+        demand.join(&Demand { after: 9, request: RequestId::new(1), ..Demand::default() });
+        assert_eq!((demand.after, demand.request), (9, None));
+        assert_eq!(RequestId::new(0), None);
     }
 }

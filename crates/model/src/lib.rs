@@ -31,7 +31,7 @@ pub mod units;
 mod window;
 
 pub use deadline_classes::{DeadlineClass, DeadlineClasses, DeadlineClassesError};
-pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, deadline_within};
+pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, RequestId, deadline_within};
 pub use demand_counts::DemandCounts;
 pub use demand_curve::DemandCurve;
 pub use hash::SeededState;

@@ -72,8 +72,8 @@ mod revalidation;
 
 pub use answer::{Answer, LatencyGroup, Status};
 pub use backend::{
-    Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, FetchKey, FillCounts,
-    Holdings, Invalidation, Units, Write, WriteOptions, WriteOrder, WriteTo,
+    Acknowledge, Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, FetchKey,
+    FillCounts, Holdings, Invalidation, Placement, Units, Write, WriteOptions, WriteOrder, WriteTo,
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};

@@ -8,21 +8,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-        let names: Vec<String> = self.partitions.all().map(|partition| partition.0.to_string()).collect();
-        let report = |(number, node): (usize, &Node<Key>)| {
-            let caches = self.partitions.all().map(|partition| node.report(partition));
-            NodeReport {
-                // Curves are averaged in the order of names.
-                node: format!("{number:05}"),
-                partitions: names.iter().cloned().zip(caches).collect(),
-                deadlines: BTreeMap::new(),
-            }
-        };
-        let reports: Vec<NodeReport> = nodes.iter().enumerate().map(report).collect();
-        let partitions: Vec<&str> = names.iter().map(String::as_str).collect();
-        let names = MergedNames { partitions: &partitions, backends: &[] };
-        let total_bytes = nodes.first().map_or(0, |node| node.cache.total_bytes());
-        self.merger.merge(names, needs, total_bytes, &reports).partitions
+use sherwood_control::{Merged, MergedNames, Merger, Report as NodeReport};
+use sherwood_model::{FinishedRequest, Instant, LatencyWindow, RequestSnapshot};
 pub(crate) use sherwood_path::LatencyGroup;
 use sherwood_policy::{MissLatency, Needs, Observation, RequestLog};
 

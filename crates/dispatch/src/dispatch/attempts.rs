@@ -1,34 +1,37 @@
 //! The life of an attempt: a replica is chosen, it is queued, started, and moved or removed.
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
 use crate::fetch::{Attempt, AttemptState, Fetch};
 use crate::replica::Replica;
-use crate::rules::{Balancer as _, Picks};
+use crate::rules::{AtStart, Balancer as _, CallEnd, Completion, Picks, Replication as _};
 use crate::slab::Id;
-use crate::{Action, AttemptId, Bound, FetchError, QueuedCall};
+use crate::{Action, AttemptId, Bound, CancelReason, FetchError, QueuedCall, ReplicaQueue};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Lists in `usable` the replicas that a further attempt of this fetch may go to: up, with
     /// room, not `except`, and without an attempt of the fetch. Returns the refusal if there is
-    /// none.
+    /// none. In the queue of a tier there may be room although no replica has any.
     pub(super) fn offer(&mut self, id: Id, except: Option<ReplicaId>) -> Result<(), FetchError> {
-        let Self { replicas, fetches, attempts, usable, .. } = self;
+        let Self { replicas, tier, fetches, attempts, usable, .. } = self;
+        let tier_has_room = tier.as_ref().map(|tier| tier.queue.has_room());
         let fetch = fetches.get(id).expect(STORED);
         let count = replicas.len();
         let may_take = |replica: &&Replica| {
             fetch.holders.include(replica.id, count)
                 && Some(replica.id) != except
                 && replica.health.is_up()
-                && replica.queue.has_room()
+                && tier_has_room
+                    .unwrap_or_else(|| replica.queue.has_room() && replica.applied >= fetch.demand.after)
         };
         usable.clear();
         usable.extend(replicas.iter().filter(may_take).map(Replica::load));
         for attempt in &fetch.live {
-            let taken = attempts.get(*attempt).map(|attempt| attempt.replica);
+            let taken = attempts.get(*attempt).and_then(|attempt| attempt.replica);
             usable.retain(|load| Some(load.replica) != taken);
         }
         if usable.is_empty() { Err(self.why_unusable(id)) } else { Ok(()) }
@@ -38,8 +41,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get(id).expect(STORED);
         let count = self.replicas.len();
         let allowed = self.replicas.iter().filter(|replica| fetch.holders.include(replica.id, count));
-        if allowed.clone().any(|replica| replica.health.is_up()) {
+        let up = allowed.clone().filter(|replica| replica.health.is_up());
+        if up.clone().any(|replica| self.tier.is_some() || replica.applied >= fetch.demand.after) {
             FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
+        } else if up.clone().next().is_some() {
+            FetchError::NotAdmitted { replicas: up.count() }
         } else {
             FetchError::Unavailable { replicas: allowed.count(), reason: self.last_down.clone() }
         }
@@ -54,11 +60,19 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if fetch.demand == before {
             return;
         }
-        let due = fetch.due();
-        for &attempt in &fetch.live {
-            if let Some(Attempt { replica, state: AttemptState::Queued, .. }) = self.attempts.get(attempt) {
-                self.replicas[replica.index()].queue.update(now, AttemptId(attempt), &due);
+        let (due, live) = (fetch.due(), fetch.live.clone());
+        for attempt in live {
+            if let Some(&Attempt { replica, state: AttemptState::Queued, .. }) = self.attempts.get(attempt) {
+                self.queue_of(replica).update(now, AttemptId(attempt), &due);
             }
+        }
+    }
+
+    /// Returns the queue of attempts for a replica, or of those for any.
+    pub(super) fn queue_of(&mut self, replica: Option<ReplicaId>) -> &mut ReplicaQueue {
+        match (replica, &mut self.tier) {
+            (Some(replica), _) => &mut self.replicas[replica.index()].queue,
+            (None, tier) => &mut tier.as_mut().expect("only attempts of a tier have no replica").queue,
         }
     }
 
@@ -71,15 +85,25 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get(id).expect(STORED);
         let (due, keys) = (fetch.due(), fetch.open as u32);
         for load in &mut self.usable {
-            let queue = &self.replicas[load.replica.index()].queue;
-            load.estimate = Some(queue.estimate(now, &due, keys));
+            let own = &self.replicas[load.replica.index()].queue;
+            let queue = self.tier.as_ref().map_or(own, |tier| &tier.queue);
+            (load.estimate, load.latency) = (Some(queue.estimate(now, &due, keys)), own.latency());
         }
     }
 
     /// Has the balancer pick up to `want` of the replicas listed in `usable` for attempts of a
-    /// fetch. A pick that is not in the list, or was made before, is left out.
+    /// fetch. A pick that is not in the list, or was made before, is left out. In a tier, where the
+    /// replicas are picked later, the picks are only as many as the attempts that may wait.
     pub(super) fn pick(&mut self, now: Instant, id: Id, want: usize) -> Picks {
         self.estimate(now, id);
+        if self.tier.is_some() {
+            return self.usable.iter().map(|load| load.replica).take(self.tier_wants(id, want)).collect();
+        }
+        self.choose(id, want)
+    }
+
+    /// Has the balancer choose among the replicas listed in `usable`, as in [`pick`](Self::pick).
+    pub(super) fn choose(&mut self, id: Id, want: usize) -> Picks {
         let demand = self.fetches.get(id).expect(STORED).demand;
         let mut picks = Picks::new();
         self.balancer.choose(&demand, &self.usable, want, self.draws.next(), &mut picks);
@@ -96,8 +120,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         picks
     }
 
-    /// Queues an attempt for the open keys of a fetch at a replica, which has room, and starts it
-    /// at once if nothing is before it.
+    /// Queues an attempt for the open keys of a fetch at a replica, which has room, or in the queue
+    /// of the tier, and starts it at once if nothing is before it.
     pub(super) fn place(&mut self, now: Instant, id: Id, replica: ReplicaId) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         let is_open = |key: &&Id| self.keys.get(**key).is_some();
@@ -107,43 +131,70 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let keys = asked.as_ref().unwrap_or(&fetch.keys).iter().map(stored).collect();
         let (number, asked_keys) = (fetch.made, fetch.open);
         let (since, state) = (if number == 0 { fetch.asked_at } else { now }, AttemptState::Queued);
+        let replica = self.tier.is_none().then_some(replica);
         let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, since, state, keys, asked });
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
         if number > 0 {
             self.charge_further(now, id, asked_keys);
         }
-        self.enqueue(now, attempt, replica);
+        self.enqueue(now, attempt);
     }
 
-    /// Queues a stored attempt at a replica that has room.
-    fn enqueue(&mut self, now: Instant, id: Id, replica: ReplicaId) {
+    /// Queues a stored attempt where there is room.
+    fn enqueue(&mut self, now: Instant, id: Id) {
         let attempt = self.attempts.get(id).expect("a queued attempt is stored");
         let due = self.fetches.get(attempt.fetch).expect(STORED).due();
         let call = QueuedCall { keys: attempt.keys.len() as u32, attempt: attempt.number };
-        let queue = &mut self.replicas[replica.index()].queue;
-        let is_queued = queue.enqueue(now, AttemptId(id), &due, call);
-        debug_assert!(is_queued, "attempts are placed at replicas that have room");
-        self.pump(now, replica);
+        let replica = attempt.replica;
+        let is_queued = self.queue_of(replica).enqueue(now, AttemptId(id), &due, call);
+        debug_assert!(is_queued, "attempts are placed where there is room");
+        match replica {
+            Some(replica) => self.pump(now, replica),
+            None => self.pump_tier(now),
+        }
     }
 
     /// Starts queued attempts of a replica while it has room for calls.
     pub(super) fn pump(&mut self, now: Instant, replica: ReplicaId) {
         while let Some(AttemptId(id)) = self.replicas[replica.index()].queue.start_next(now) {
-            let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
-            attempt.state = AttemptState::Started(now);
-            let since = attempt.since;
-            let keys = std::mem::take(&mut attempt.keys);
-            self.counters.calls += 1;
-            if attempt.number == 0 {
-                self.budget.pay();
+            self.start(now, id, replica);
+        }
+    }
+
+    /// Starts an attempt that has left its queue.
+    #[inline]
+    pub(super) fn start(&mut self, now: Instant, id: Id, replica: ReplicaId) {
+        let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
+        attempt.state = AttemptState::Started(now);
+        let (fetch_id, number, since) = (attempt.fetch, attempt.number, attempt.since);
+        let keys = std::mem::take(&mut attempt.keys);
+        let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
+        if let Some(lasts) = fetch.lease {
+            return self.grant(now, fetch_id, replica, lasts);
+        }
+        self.counters.calls += 1;
+        if number == 0 {
+            self.budget.pay();
+        }
+        fetch.started = fetch.started.saturating_add(1);
+        let Fetch { demand, expires_at, .. } = *fetch;
+        let timeout = expires_at - now;
+        let attempt = AttemptId(id);
+        self.actions.push_back(Action::Call { attempt, replica, keys, demand, since, timeout });
+        if self.replication.started(&demand, number) == AtStart::CancelQueued {
+            self.cancel_queued(now, fetch_id);
+        }
+    }
+
+    /// Cancels the attempts of a fetch that wait, and makes no further copies.
+    fn cancel_queued(&mut self, now: Instant, id: Id) {
+        let fetch = self.fetches.get_mut(id).expect(STORED);
+        fetch.is_tied = true;
+        for attempt in fetch.live.clone() {
+            if self.attempts.get(attempt).is_some_and(|attempt| attempt.state == AttemptState::Queued) {
+                self.cancel(now, attempt, CancelReason::Answered);
             }
-            let fetch = self.fetches.get_mut(attempt.fetch).expect(STORED);
-            fetch.started = fetch.started.saturating_add(1);
-            let Fetch { demand, expires_at, .. } = *fetch;
-            let timeout = expires_at - now;
-            let attempt = AttemptId(id);
-            self.actions.push_back(Action::Call { attempt, replica, keys, demand, since, timeout });
         }
     }
 
@@ -153,8 +204,18 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let AttemptState::Started(at) = self.attempts.get(id)?.state else { return None };
         let attempt = self.remove_attempt(id)?;
         let took = is_answer.then(|| now - at);
-        self.replicas[attempt.replica.index()].queue.complete(AttemptId(id), took);
+        self.complete(id, attempt.server(), took);
+        let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
+        self.balancer.completed(attempt.server(), &Completion { at: now, took: now - at, end });
         Some(attempt)
+    }
+
+    /// Frees the slot of a started attempt. `took` is its latency, if that counts.
+    pub(super) fn complete(&mut self, id: Id, replica: ReplicaId, took: Option<Duration>) {
+        self.replicas[replica.index()].queue.complete(AttemptId(id), took);
+        if let Some(tier) = &mut self.tier {
+            tier.queue.complete(AttemptId(id), took);
+        }
     }
 
     /// Removes an attempt from the records, but from no queue.
@@ -165,7 +226,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Restores the invariant that holds between inputs: no attempt waits for a replica that is
-    /// down, nor for one that has room for a call.
+    /// down, nor for one that has room for a call; the same for a tier.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.replicas.len() {
             if !self.replicas[index].health.is_up() {
@@ -177,12 +238,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         for index in 0..self.replicas.len() {
             self.pump(now, ReplicaId::from_index(index));
         }
+        self.end_waits_in_vain(now);
+        self.pump_tier(now);
     }
 
     /// Gives an attempt that left the queue of its replica to another one. If none takes it, the
     /// fetch goes on with its other attempts. If it has none the fetch ends: with the failure of an
     /// earlier attempt, or else as refused.
-    fn move_or_end(&mut self, now: Instant, id: Id) {
+    pub(super) fn move_or_end(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
         let fetch_id = attempt.fetch;
         let open = self.fetches.get(fetch_id).expect(STORED).open;
@@ -190,9 +253,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let refusal = match refusal {
             Some(Ok(())) => match self.pick(now, fetch_id, 1).as_slice() {
                 [replica, ..] => {
-                    let replica = *replica;
+                    let replica = self.tier.is_none().then_some(*replica);
                     self.attempts.get_mut(id).expect("it was there").replica = replica;
-                    return self.enqueue(now, id, replica);
+                    return self.enqueue(now, id);
                 }
                 [] => Some(FetchError::NotAdmitted { replicas: self.usable.len() }),
             },
@@ -204,9 +267,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         match refusal {
             Some(refusal) if fetch.live.is_empty() => {
                 let error = fetch.failed().unwrap_or(refusal);
-                self.end(fetch_id, &error);
+                self.end(now, fetch_id, &error);
             }
-            _ => self.close(fetch_id),
+            _ => self.close(now, fetch_id),
         }
     }
 }

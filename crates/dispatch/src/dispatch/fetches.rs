@@ -9,7 +9,10 @@ use sherwood_model::{Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
 use crate::fetch::{ATTEMPTS_MAX, Attempt, AttemptState, Fetch, Later};
-use crate::rules::{Admission as _, AttemptPlan, CancelRule, Replication as _, Verdict};
+use crate::rules::{
+    Admission as _, AttemptPlan, Balancer as _, CallEnd, CancelRule, Completion, Replication as _, Tier,
+    Verdict,
+};
 use crate::slab::Id;
 use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
 
@@ -22,7 +25,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if self.tenant_reads.is_none() {
             self.begin(now, id);
         } else if let Err(refusal) = self.offer(id, None) {
-            self.end(id, &refusal);
+            self.end(now, id, &refusal);
         } else {
             self.wait_for_units(now, id);
         }
@@ -33,21 +36,25 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub(super) fn begin(&mut self, now: Instant, id: Id) -> bool {
         let demand = self.fetches.get(id).expect(STORED).demand;
         if let Err(refusal) = self.offer(id, None) {
-            self.end(id, &refusal);
+            self.end(now, id, &refusal);
             return false;
         }
-        let AttemptPlan { now: at_once, later, cancel } = self.replication.plan(&demand, &self.usable);
+        let AttemptPlan { now: at_once, later, cancel } = {
+            let waiting = self.tier.as_ref().map_or(0, |tier| tier.queue.queued());
+            let tier = Tier { usable: &self.usable, replicas: self.replicas.len(), waiting };
+            self.replication.plan(&demand, &tier)
+        };
         let picks = self.pick(now, id, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
         let Some((first, copies)) = picks.as_slice().split_first() else {
             let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
-            self.end(id, &refusal);
+            self.end(now, id, &refusal);
             return false;
         };
         if !self.admission.is_open() {
             let due = self.fetches.get(id).expect(STORED).due();
             self.usable.retain(|load| picks.contains(&load.replica));
             if let Verdict::Reject { expected } = self.admission.judge(now, &due, &self.usable) {
-                self.end(id, &FetchError::Rejected { expected });
+                self.end(now, id, &FetchError::Rejected { expected });
                 return false;
             }
         }
@@ -70,6 +77,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         match self.unplan(id) {
             Some(Later::Copies(count)) => self.add_copies(now, id, count),
             Some(Later::Retry) => self.retry_throttled(now, id),
+            Some(Later::EndLease) => self.expire_lease(now, id),
             None => {}
         }
     }
@@ -82,7 +90,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Removes the planned attempts of a fetch.
-    fn unplan(&mut self, id: Id) -> Option<Later> {
+    pub(super) fn unplan(&mut self, id: Id) -> Option<Later> {
         let (at, later) = self.fetches.get_mut(id).expect(STORED).later.take()?;
         self.later.remove(&(at, id));
         Some(later)
@@ -101,7 +109,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Makes extra attempts at replicas that can take them, while they can be afforded.
     fn place_copies(&mut self, now: Instant, id: Id, replicas: &[ReplicaId]) {
         for replica in replicas {
-            if !self.budget.can_take() {
+            let is_tied = self.fetches.get(id).expect(STORED).is_tied;
+            if is_tied || !self.budget.can_take() || !self.tier_has_room() {
                 return;
             }
             self.budget.take();
@@ -118,7 +127,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         mut attempt: Attempt<K>,
         answers: impl ExactSizeIterator<Item = Result<Option<V>, Failure>>,
     ) {
-        let id = attempt.fetch;
+        let (id, replica) = (attempt.fetch, attempt.server());
         let fetch = self.fetches.get_mut(id).expect(STORED);
         let asked = attempt.asked.as_ref().unwrap_or(&fetch.keys).len();
         if answers.len() != asked {
@@ -135,7 +144,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 Err(failure) if !is_last || failure.kind.is_safe_to_retry() => failed.push((key, failure)),
                 answer => {
                     if answer.is_ok() && !mem::replace(&mut answered, true) {
-                        self.note_answered(attempt.replica, key);
+                        self.note_answered(replica, key);
                     }
                     let error =
                         |Failure { kind, reason }| FetchError::Failed { kind, reason, attempts: started };
@@ -144,7 +153,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             }
         }
         failed.retain(|(key, _)| self.keys.get(*key).is_some());
-        self.replicas[attempt.replica.index()].health.note_success();
+        self.replicas[replica.index()].health.note_success();
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.open -= ended;
         let asked_at = fetch.asked_at;
@@ -156,7 +165,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             // If most keys failed, the ramp counts the call as failed.
             self.note_call(now, asked_at, ended, failed.len() <= ended);
         }
-        self.fail_each(now, id, attempt.replica, failed);
+        self.fail_each(now, id, replica, failed);
     }
 
     /// Notes that a replica has answered this key, which makes it a key to probe the replica with.
@@ -181,12 +190,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 self.deliver(key, Err(FetchError::Failed { kind, reason, attempts }));
             }
         }
-        self.close(id);
+        self.close(now, id);
     }
 
     /// Takes in the failure of an attempt that is no longer live.
     pub(super) fn fail(&mut self, now: Instant, attempt: Attempt<K>, failure: Failure) {
-        let Attempt { fetch: id, replica, asked, .. } = attempt;
+        let replica = attempt.server();
+        let Attempt { fetch: id, asked, .. } = attempt;
         let kind = failure.kind;
         match kind {
             FailureKind::Unreachable | FailureKind::Reset | FailureKind::Malformed => {
@@ -201,25 +211,25 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let Fetch { open, asked_at, .. } = *self.fetches.get(id).expect(STORED);
         if open == 0 {
-            return self.close(id);
+            return self.close(now, id);
         }
         // A backend that declines keys has kept up with them.
         self.note_call(now, asked_at, open, kind == FailureKind::Rejected);
         if !self.is_continued(now, id, replica, &failure) {
             let error = self.fetches.get(id).expect(STORED).error(failure);
-            self.end(id, &error);
+            self.end(now, id, &error);
         }
     }
 
     /// Takes in that an attempt which is no longer live was refused a turn: the fetch goes on with
     /// its other attempts, or ends.
-    pub(super) fn turn_away(&mut self, attempt: Attempt<K>, expected: Duration) {
+    pub(super) fn turn_away(&mut self, now: Instant, attempt: Attempt<K>, expected: Duration) {
         let id = attempt.fetch;
         let fetch = self.fetches.get(id).expect(STORED);
         if fetch.open > 0 && fetch.live.is_empty() {
-            self.end(id, &FetchError::Rejected { expected });
+            self.end(now, id, &FetchError::Rejected { expected });
         } else {
-            self.close(id);
+            self.close(now, id);
         }
     }
 
@@ -229,6 +239,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if replica.health.note_failure(now, &self.options.probe, &mut self.draws) {
             replica.downs += 1;
             self.last_down = Arc::clone(reason);
+            self.tier.iter_mut().for_each(|tier| tier.lost_replica = true);
         }
     }
 
@@ -246,37 +257,40 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.note_call(now, asked_at, open, false);
         }
         for attempt in live {
-            if let Some(Attempt { replica, state: AttemptState::Started(at), .. }) =
-                self.cancel(attempt, CancelReason::Timeout)
+            if let Some(Attempt { replica: Some(replica), state: AttemptState::Started(at), .. }) =
+                self.cancel(now, attempt, CancelReason::Timeout)
                 && expires_at - at >= timeout / 2
             {
                 self.blame(now, replica, &Arc::from("no answer in time"));
             }
         }
-        self.end(id, &FetchError::Timeout { timeout });
+        self.end(now, id, &FetchError::Timeout { timeout });
     }
 
     /// Ends the open keys of a fetch that has no live attempt, and the fetch.
-    pub(super) fn end(&mut self, id: Id, error: &FetchError) {
+    pub(super) fn end(&mut self, now: Instant, id: Id, error: &FetchError) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
+        if fetch.lease.is_some() {
+            return self.close_lease(id, Some(error.clone()));
+        }
         fetch.open = 0;
         for key in mem::take(&mut fetch.keys) {
             if self.keys.get(key).is_some() {
                 self.deliver(key, Err(error.clone()));
             }
         }
-        self.close(id);
+        self.close(now, id);
     }
 
     /// Cancels the attempts that a fetch no longer needs once all of its keys have ended, and
     /// forgets the fetch when no attempt is left.
-    pub(super) fn close(&mut self, id: Id) {
+    pub(super) fn close(&mut self, now: Instant, id: Id) {
         let fetch = self.fetches.get(id).expect(STORED);
         if fetch.open > 0 {
             return;
         }
         if !fetch.live.is_empty() {
-            self.cancel_needless(id);
+            self.cancel_needless(now, id);
         }
         let fetch = self.fetches.get(id).expect(STORED);
         if fetch.live.is_empty() {
@@ -288,7 +302,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Cancels the attempts of a fetch whose keys have all ended, as its [`CancelRule`] says.
-    fn cancel_needless(&mut self, id: Id) {
+    fn cancel_needless(&mut self, now: Instant, id: Id) {
         let fetch = self.fetches.get(id).expect(STORED);
         let (live, cancel) = (fetch.live.clone(), fetch.cancel);
         for attempt in live {
@@ -299,25 +313,26 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 CancelRule::Always => true,
             };
             if is_cancelled {
-                self.cancel(attempt, CancelReason::Answered);
+                self.cancel(now, attempt, CancelReason::Answered);
             }
         }
     }
 
     /// Takes a live attempt out of its queue, or has the driver end its call.
-    fn cancel(&mut self, id: Id, reason: CancelReason) -> Option<Attempt<K>> {
+    pub(super) fn cancel(&mut self, now: Instant, id: Id, reason: CancelReason) -> Option<Attempt<K>> {
         let attempt = self.remove_attempt(id)?;
-        let replica = attempt.replica;
-        let queue = &mut self.replicas[replica.index()].queue;
         match attempt.state {
             AttemptState::Queued => {
-                queue.cancel(AttemptId(id));
+                self.queue_of(attempt.replica).cancel(AttemptId(id));
             }
             AttemptState::Started(at) => {
                 // Half of the timeout without an answer is a latency too, and more than nothing.
                 let spent = self.fetches.get(attempt.fetch).expect(STORED).expires_at - at;
                 let is_long = reason == CancelReason::Timeout && spent >= self.options.timeout / 2;
-                queue.complete(AttemptId(id), is_long.then_some(spent));
+                let replica = attempt.server();
+                self.complete(id, replica, is_long.then_some(spent));
+                let end = CallEnd::Cancelled;
+                self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
                 self.counters.cancelled_calls += 1;
                 self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica, reason });
             }

@@ -54,6 +54,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let picks = self.pick(now, id, 1);
         let Some(replica) = picks.as_slice().first() else { return false };
+        self.fetches.get_mut(id).expect(STORED).avoids = Some(failed);
         self.note_retry(id);
         self.place(now, id, *replica);
         true
@@ -68,6 +69,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if at >= fetch.expires_at {
             return false;
         }
+        self.fetches.get_mut(id).expect(STORED).avoids = None;
         self.note_retry(id);
         self.plan(id, at, Later::Retry);
         true
@@ -84,7 +86,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Some(replica) => self.place(now, id, replica),
             None => {
                 let failed = self.fetches.get(id).expect(STORED).failed();
-                self.end(id, &failed.expect("a retry follows a failure"));
+                self.end(now, id, &failed.expect("a retry follows a failure"));
             }
         }
     }

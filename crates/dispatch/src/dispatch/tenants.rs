@@ -35,7 +35,8 @@ impl TenantReads {
     /// Creates the reads of tenants without limits on the rates.
     pub(super) fn new(options: TenantOptions, waiters_max: u32) -> Self {
         let TenantOptions { tenants, burst_units, lends, over } = options;
-        let options = TenantQueueOptions { tenants, waiting_max: waiters_max, burst_units, lends };
+        // A fetch that waits has waiters, which are bounded.
+        let options = TenantQueueOptions { tenants, waiting_max: None, burst_units, lends };
         Self {
             queues: TenantQueues::new(options),
             over,
@@ -169,7 +170,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 fetch.expires_at = self.expiries.push(fetch.expires_at, id);
                 self.start_paid(now);
             }
-            Err(refusal) => self.end(id, &FetchError::OverRate(refusal)),
+            Err(refusal) => self.end(now, id, &FetchError::OverRate(refusal)),
         }
     }
 

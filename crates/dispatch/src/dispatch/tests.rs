@@ -4,15 +4,17 @@ use std::time::Duration;
 
 mod copies;
 mod overload;
+mod rules;
 mod simulation;
 mod tenants;
 mod throttled;
+mod tier;
 mod turns;
 
 use super::*;
 use crate::rules::Verdict;
 use crate::rules::tests::loads_of;
-use crate::{CancelReason, Failure, FailureKind, ProbeOptions, RetryOptions};
+use crate::{BalanceChoice, CancelReason, Failure, FailureKind, ProbeOptions, RetryOptions};
 
 type Machine = Dispatch<&'static str, u32, u32>;
 type Act = Action<&'static str, u32, u32>;

@@ -14,8 +14,21 @@ pub(super) struct Latencies<T> {
     reads: Window,
     writes: Window,
     started: Vec<Started<T>>,
+    /// The latest latency per key, and a moving average; none before the first.
+    recent: Option<(Duration, Duration)>,
     /// Number of latencies that were ignored because no call takes so long.
     dropped: u64,
+}
+
+/// Latencies of a server per key, as balancers compare servers by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueLatency {
+    /// The latest one.
+    pub(crate) last: Duration,
+    /// The moving average: each new latency counts an eighth.
+    pub(crate) mean: Duration,
+    /// The percentile of reads that estimates assume; zero until enough are known.
+    pub(crate) high: Duration,
 }
 
 /// A call that the server works on.
@@ -30,7 +43,7 @@ struct Started<T> {
 impl<T: Copy + PartialEq> Latencies<T> {
     pub(super) fn new(alpha: Percent, beta: Percent) -> Self {
         let window = || Window::new(alpha, beta);
-        Self { reads: window(), writes: window(), started: Vec::new(), dropped: 0 }
+        Self { reads: window(), writes: window(), started: Vec::new(), recent: None, dropped: 0 }
     }
 
     pub(super) fn start(&mut self, now: Instant, entry: T, kind: DemandKind, keys: u32) {
@@ -51,7 +64,15 @@ impl<T: Copy + PartialEq> Latencies<T> {
             DemandKind::Read => &mut self.reads,
             DemandKind::Write => &mut self.writes,
         };
-        window.note(took / keys.max(1));
+        let each = took / keys.max(1);
+        window.note(each);
+        let mean = self.recent.map_or(each, |(_, mean)| (mean * 7 + each) / 8);
+        self.recent = Some((each, mean));
+    }
+
+    /// Returns the latest latencies, summarised; none before the first.
+    pub(super) fn summary(&self) -> Option<QueueLatency> {
+        self.recent.map(|(last, mean)| QueueLatency { last, mean, high: self.reads.high() })
     }
 
     pub(super) fn set_beta(&mut self, beta: Percent) {

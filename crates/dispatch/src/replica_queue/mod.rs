@@ -15,6 +15,7 @@ use crate::rules::names::{AnyOrder, QueueChoice};
 use crate::{AttemptId, Estimate};
 use forecast::{Arriving, Outlook};
 use latencies::Latencies;
+pub(crate) use latencies::QueueLatency;
 use ranked::Ranked;
 use sherwood_model::Percent;
 use work::Work;
@@ -228,6 +229,29 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
         Some(entry)
     }
 
+    /// Returns the first waiting entry that `may_start`, in the order in which they are going to
+    /// start, and makes a worker busy with it. Linear in the entries before it.
+    pub(crate) fn start_where(&mut self, now: Instant, mut may_start: impl FnMut(T) -> bool) -> Option<T> {
+        if self.in_flight >= self.workers {
+            return None;
+        }
+        let (entry, kind, keys) = match &mut self.waiting {
+            Waiting::Arrival { queue, work } => {
+                let place = queue.iter().position(|(entry, _, _)| may_start(*entry))?;
+                let (entry, kind, keys) = queue.remove(place)?;
+                *work -= Work::new(kind, keys);
+                (entry, kind, keys)
+            }
+            Waiting::Ranked(ranked) => {
+                let quickest = self.latencies.as_ref().map(|latencies| latencies.quickest());
+                let next = ranked.pop_where(now, &self.order, quickest.unwrap_or_default(), may_start)?;
+                (next.entry, next.demand.kind, next.keys)
+            }
+        };
+        self.adopt(now, entry, kind, keys);
+        Some(entry)
+    }
+
     /// Makes a worker busy with an entry that has not waited here. There may then be more of them
     /// than workers, and no other entry starts.
     pub(crate) fn adopt(&mut self, now: Instant, entry: T, kind: DemandKind, keys: u32) {
@@ -280,6 +304,12 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
         let completes_at = starts_at + own;
         let meets_deadline = completes_at <= deadline;
         Estimate { starts_at, completes_at, meets_deadline, breaks_another, starts_at_once }
+    }
+
+    /// Returns the latest latencies of the server, summarised; none if the queue measures none, or
+    /// no call has completed.
+    pub(crate) fn latency(&self) -> Option<QueueLatency> {
+        self.latencies.as_ref()?.summary()
     }
 
     /// Makes estimates take another percentile of latencies.

@@ -151,13 +151,32 @@ impl<T: Copy + Ord> Ranked<T> {
     /// Removes the entry to start next, after it has deferred those before it that `order` defers.
     /// Each entry is deferred once at most, in all calls together.
     pub(super) fn pop(&mut self, now: Instant, order: &AnyOrder, quickest: KeyTimes) -> Option<Waiting<T>> {
+        let place = self.head(now, order, quickest)?;
+        self.remove_at(place)
+    }
+
+    /// Removes the first entry that `may_start`, after it has deferred as [`pop`](Self::pop) does.
+    pub(super) fn pop_where(
+        &mut self,
+        now: Instant,
+        order: &AnyOrder,
+        quickest: KeyTimes,
+        mut may_start: impl FnMut(T) -> bool,
+    ) -> Option<Waiting<T>> {
+        self.head(now, order, quickest)?;
+        let (&place, _) = self.entries.iter().find(|(_, waiting)| may_start(waiting.entry))?;
+        self.remove_at(place)
+    }
+
+    /// Returns the place of the head, after those before it were deferred.
+    fn head(&mut self, now: Instant, order: &AnyOrder, quickest: KeyTimes) -> Option<Place> {
         self.advance(now);
         loop {
             let (&place, head) = self.entries.first_key_value()?;
             let may_defer = !head.is_deferred && head.demand.kind != DemandKind::Write && self.len() > 1;
             let least = head.work().time(quickest);
             let defer = || order.defer(now, head.arrived, &head.demand, least);
-            let Some(later) = may_defer.then(defer).flatten() else { return self.remove_at(place) };
+            let Some(later) = may_defer.then(defer).flatten() else { return Some(place) };
             let waiting = self.remove_at(place)?;
             self.deferred += 1;
             self.insert((later, place.1), Waiting { is_deferred: true, ..waiting });

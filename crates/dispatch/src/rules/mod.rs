@@ -29,6 +29,7 @@ use smallvec::SmallVec;
 
 use crate::Estimate;
 use crate::fetch::ATTEMPTS_MAX;
+use crate::replica_queue::QueueLatency;
 
 /// The load of a replica that is up and has room for one more attempt (call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(crate) struct ReplicaLoad {
     pub(crate) queued_calls: u32,
     /// Expectation of the replica's queue about the attempt; none if no rule uses it.
     pub(crate) estimate: Option<Estimate>,
+    /// Latencies of the replica; none if no rule uses estimates, or no call has ended.
+    pub(crate) latency: Option<QueueLatency>,
 }
 
 impl ReplicaLoad {
@@ -90,6 +93,32 @@ pub(crate) trait Balancer {
         entropy: u64,
         picks: &mut Picks,
     );
+
+    /// Takes in that a call of `replica` has ended.
+    #[inline]
+    fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
+        let _ = (replica, completion);
+    }
+}
+
+/// The end of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Completion {
+    pub(crate) at: Instant,
+    /// Time from the start of the call.
+    pub(crate) took: Duration,
+    pub(crate) end: CallEnd,
+}
+
+/// The way in which a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    /// The replica has answered.
+    Answered,
+    /// The call gave no answer.
+    Failed,
+    /// The call was cancelled: at the timeout, or because its answer was no longer needed.
+    Cancelled,
 }
 
 /// Decides whether a fetch is admitted.
@@ -128,8 +157,36 @@ fn reject_unless(
 
 /// Decides how many attempts a fetch gets besides retries.
 pub(crate) trait Replication {
-    /// Plans the attempts of a new fetch. `usable` are the replicas that it may go to.
-    fn plan(&mut self, demand: &Demand, usable: &[ReplicaLoad]) -> AttemptPlan;
+    /// Plans the attempts of a new fetch.
+    fn plan(&mut self, demand: &Demand, tier: &Tier<'_>) -> AttemptPlan;
+
+    /// Decides about the other attempts of a fetch when attempt `number` starts.
+    #[inline]
+    fn started(&mut self, demand: &Demand, number: u32) -> AtStart {
+        let _ = (demand, number);
+        AtStart::KeepOthers
+    }
+}
+
+/// The replicas of a backend, as they are when attempts are planned.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, looks at none"))]
+pub(crate) struct Tier<'a> {
+    /// The replicas that the fetch may go to.
+    pub(crate) usable: &'a [ReplicaLoad],
+    /// Number of replicas, usable or not.
+    pub(crate) replicas: usize,
+    /// Attempts that wait in the queue of the tier, for any replica.
+    pub(crate) waiting: u32,
+}
+
+/// Treatment of the other attempts of a fetch when one starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtStart {
+    /// The other attempts go on.
+    KeepOthers,
+    /// Attempts that wait leave their queues, and no further copies are made.
+    CancelQueued,
 }
 
 /// The attempts of a fetch. Extra attempts are paid from the same budget as retries, and left out
@@ -167,6 +224,7 @@ pub(crate) mod tests {
             in_flight_calls,
             queued_calls: 0,
             estimate: None,
+            latency: None,
         };
         replicas.iter().map(load).collect()
     }
@@ -181,5 +239,41 @@ pub(crate) mod tests {
         let mut picks = Picks::new();
         rule.choose(&Demand::default(), usable, want, entropy, &mut picks);
         picks.as_slice().iter().map(|replica| replica.0).collect()
+    }
+
+    /// A balancer that remembers the ends of calls, and picks the replica whose last call was the
+    /// quickest; one without a latency comes first.
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Learning {
+        pub(crate) seen: Vec<(ReplicaId, Completion)>,
+    }
+
+    impl Balancer for Learning {
+        fn choose(&mut self, _: &Demand, usable: &[ReplicaLoad], want: usize, _: u64, picks: &mut Picks) {
+            let mut loads = usable.to_vec();
+            loads.sort_by_key(|load| load.latency.map(|latency| latency.last));
+            picks.extend(loads.iter().take(want).map(|load| load.replica));
+        }
+
+        fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
+            self.seen.push((replica, *completion));
+        }
+    }
+
+    /// A replication rule that plans from the tier and acts when an attempt starts.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct Planned {
+        pub(crate) plan: fn(&Tier<'_>) -> AttemptPlan,
+        pub(crate) at_start: AtStart,
+    }
+
+    impl Replication for Planned {
+        fn plan(&mut self, _: &Demand, tier: &Tier<'_>) -> AttemptPlan {
+            (self.plan)(tier)
+        }
+
+        fn started(&mut self, _: &Demand, _: u32) -> AtStart {
+            self.at_start
+        }
     }
 }

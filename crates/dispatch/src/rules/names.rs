@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{Demand, Instant};
+use sherwood_model::{Demand, Instant, ReplicaId};
 use thiserror::Error;
 
 use super::deadline::Deadline;
@@ -18,7 +18,10 @@ use super::power_of_two::PowerOfTwo;
 use super::random::Random;
 use super::round_robin::RoundRobin;
 use super::tickets::{AllTickets, Tickets};
-use super::{Admission, AttemptPlan, Balancer, Picks, QueueOrder, Rank, ReplicaLoad, Replication, Verdict};
+use super::{
+    Admission, AtStart, AttemptPlan, Balancer, Completion, Picks, QueueOrder, Rank, ReplicaLoad, Replication,
+    Tier, Verdict,
+};
 use sherwood_model::Percent;
 
 /// The order in which a replica's queue starts attempts.
@@ -250,6 +253,8 @@ pub(crate) enum AnyBalancer {
     AllTickets(AllTickets),
     #[cfg(test)]
     Test(fn(&[ReplicaLoad], &mut Picks)),
+    #[cfg(test)]
+    Learning(super::tests::Learning),
 }
 
 impl From<BalanceChoice> for AnyBalancer {
@@ -281,6 +286,23 @@ impl Balancer for AnyBalancer {
             Self::AllTickets(rule) => rule.choose(demand, usable, want, entropy, picks),
             #[cfg(test)]
             Self::Test(rule) => rule(usable, picks),
+            #[cfg(test)]
+            Self::Learning(rule) => rule.choose(demand, usable, want, entropy, picks),
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
+        match self {
+            Self::PowerOfTwo(rule) => rule.completed(replica, completion),
+            Self::RoundRobin(rule) => rule.completed(replica, completion),
+            Self::Random(rule) => rule.completed(replica, completion),
+            Self::Tickets(rule) => rule.completed(replica, completion),
+            Self::AllTickets(rule) => rule.completed(replica, completion),
+            #[cfg(test)]
+            Self::Test(_) => {}
+            #[cfg(test)]
+            Self::Learning(rule) => rule.completed(replica, completion),
         }
     }
 }
@@ -330,6 +352,8 @@ pub(crate) enum AnyReplication {
     One(One),
     #[cfg(test)]
     Test(fn(&Demand) -> AttemptPlan),
+    #[cfg(test)]
+    Planned(super::tests::Planned),
 }
 
 impl From<CopiesChoice> for AnyReplication {
@@ -341,11 +365,24 @@ impl From<CopiesChoice> for AnyReplication {
 }
 
 impl Replication for AnyReplication {
-    fn plan(&mut self, demand: &Demand, usable: &[ReplicaLoad]) -> AttemptPlan {
+    fn plan(&mut self, demand: &Demand, tier: &Tier<'_>) -> AttemptPlan {
         match self {
-            Self::One(rule) => rule.plan(demand, usable),
+            Self::One(rule) => rule.plan(demand, tier),
             #[cfg(test)]
             Self::Test(rule) => rule(demand),
+            #[cfg(test)]
+            Self::Planned(rule) => rule.plan(demand, tier),
+        }
+    }
+
+    #[inline]
+    fn started(&mut self, demand: &Demand, number: u32) -> AtStart {
+        match self {
+            Self::One(rule) => rule.started(demand, number),
+            #[cfg(test)]
+            Self::Test(_) => AtStart::KeepOthers,
+            #[cfg(test)]
+            Self::Planned(rule) => rule.started(demand, number),
         }
     }
 }

@@ -1,52 +1,92 @@
 //! The order in which tenants' work waits for their debts to be paid.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_model::{Instant, TenantId};
 
-/// Longest time for which whoever waits for a debt does not look at it again: a rate may have been
-/// raised meanwhile.
+use super::{Bounds, Charged, TenantRefusal};
+use crate::OverRate;
+
+/// Longest time between two looks at a debt that work waits for: a rate may have been raised
+/// meanwhile.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Work that waits until its tenant's debt is paid, such as clients of a listener: a queue for each
 /// tenant, in the order of arrival.
 ///
-/// The rates are elsewhere, such as in a [`TenantGate`](crate::TenantGate), because several of
-/// these queues may share them. Only the head of a tenant's queue starts when the debt is paid: it
-/// may leave a new debt, for which all behind it wait.
+/// This is the only place that starts, holds and refuses work whose use is charged afterwards, and
+/// it charges the work that it starts. The rates are [`Charged`] and may be shared with other
+/// queues. Only the head of a tenant's queue starts when the debt is paid: it may leave a new debt,
+/// for which all behind it wait.
 ///
-/// Memory: some 100 bytes for each that waits, whose number the caller bounds. Every call takes a
-/// time logarithmic in what waits.
+/// Memory: some 100 bytes for each that waits. Every call takes a time logarithmic in what waits.
 ///
 /// ```
-/// use sherwood_dispatch::{DebtQueues, TenantGate};
+/// use std::sync::Arc;
+/// use sherwood_dispatch::{Charged as _, DebtOptions, DebtQueues, DebtWork, TenantGate};
 /// use sherwood_model::{Instant, TenantId};
 ///
 /// let (tenant, now) = (TenantId(0), Instant::from_secs(2));
-/// let (mut network, mut queues) = (TenantGate::new(1, false), DebtQueues::new());
+/// let network = Arc::new(TenantGate::new(1, false));
 /// network.set_rates(Instant::from_secs(1), 1_000.0, &[1_000.0]);
-/// let paid_at = network.charge(now, tenant, 210.0).expect("it is more than the burst");
-/// queues.hold(now, tenant, Some(paid_at), || "first");
-/// // Nothing starts before what came earlier, even if the debt is paid meanwhile.
-/// assert!(queues.hold(now, tenant, None, || "second").is_some());
-/// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), None);
+/// let mut queues = DebtQueues::new(network.clone(), DebtOptions::default());
+/// let work = |units| DebtWork { units, latest: Instant::NEVER };
+///
+/// // The first work starts, and leaves a debt of 200 ms; what comes later waits in order.
+/// assert_eq!(queues.enter(now, tenant, work(210.0), || "first"), Ok(None));
+/// assert!(queues.enter(now, tenant, work(100.0), || "second")?.is_some());
+/// assert!(queues.enter(now, tenant, work(1.0), || "third")?.is_some());
+/// assert_eq!(queues.start_next(now), None);
 /// let now = queues.next_timeout().expect("two wait");
-/// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), Some((tenant, "first")));
-/// network.charge(now, tenant, 100.0);
-/// assert_eq!(queues.start_next(now, |id| network.charge(now, id, 0.0)), None);
+/// assert_eq!(queues.start_next(now), Some((tenant, "second")));
+/// assert_eq!(queues.start_next(now), None);
+/// # Ok::<(), sherwood_dispatch::TenantRefusal>(())
 /// ```
-#[derive(Clone, Debug)]
 pub struct DebtQueues<T> {
+    rates: Arc<dyn Charged>,
+    over: OverRate,
+    bounds: Option<Bounds>,
     /// Waiting work, by its tenant, then in the order of arrival.
-    waiting: BTreeMap<DebtPlace, T>,
+    waiting: BTreeMap<DebtPlace, Held<T>>,
     /// Tenants of which something waits.
     tenants: BTreeMap<TenantId, Indebted>,
     /// The same tenants, by the time at which their debt may be paid, then by the arrival of their
     /// first work: one rate may pay for several of them, and their debts end together.
     due: BTreeSet<(Instant, u64, TenantId)>,
+    /// Units of all that waits.
+    units: f64,
     /// Serial number of the next that waits.
     serial: u64,
+}
+
+/// Settings of [`DebtQueues`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DebtOptions {
+    /// Most that may wait, and the number of tenants: half of it is divided among them, the rest is
+    /// common. None if the user bounds what enters.
+    pub waiting_max: Option<(u32, u16)>,
+    /// Treatment of the work of a tenant in debt.
+    pub over: OverRate,
+}
+
+/// Work that enters [`DebtQueues`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DebtWork {
+    /// Units that the tenant is charged when the work starts. What it uses beyond these is charged
+    /// afterwards.
+    pub units: f64,
+    /// The time until which the work may wait for its start.
+    pub latest: Instant,
+}
+
+/// Work that waits, with the units that its start charges.
+#[derive(Clone, Copy, Debug)]
+struct Held<T> {
+    work: T,
+    units: f64,
 }
 
 /// A tenant of which something waits.
@@ -56,6 +96,8 @@ struct Indebted {
     /// Serial number of the first that waits.
     head: u64,
     waiting: u32,
+    /// Units of what waits.
+    units: f64,
 }
 
 /// The place of what waits.
@@ -65,93 +107,153 @@ pub struct DebtPlace {
     serial: u64,
 }
 
-impl DebtPlace {
-    /// Returns the tenant whose debt is waited for.
-    #[must_use]
-    pub fn tenant(self) -> TenantId {
-        self.tenant
-    }
-}
-
-impl<T> Default for DebtQueues<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<T> DebtQueues<T> {
-    /// Creates empty queues.
+    /// Creates empty queues of work that `rates` pay for.
     #[must_use]
-    pub fn new() -> Self {
-        Self { waiting: BTreeMap::new(), tenants: BTreeMap::new(), due: BTreeSet::new(), serial: 0 }
+    pub fn new(rates: Arc<dyn Charged>, options: DebtOptions) -> Self {
+        let DebtOptions { waiting_max, over } = options;
+        Self {
+            rates,
+            over,
+            bounds: waiting_max.map(|(max, tenants)| Bounds::new(max, tenants)),
+            waiting: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            due: BTreeSet::new(),
+            units: 0.0,
+            serial: 0,
+        }
     }
 
-    /// Has a tenant's work wait behind all that waits of the same tenant, if the tenant is in debt,
-    /// which is paid at `paid_at`, or something of it waits. Returns its place; none if it may
-    /// start at once, and then `work` is not made.
-    pub fn hold(
+    /// Charges a tenant units that its work has used. Returns the time at which its debt is paid;
+    /// none if it is in no debt.
+    pub fn charge(&self, now: Instant, tenant: TenantId, units: f64) -> Option<Instant> {
+        self.rates.charge(now, tenant, units)
+    }
+
+    /// Starts a tenant's work and charges its units, and returns none; or has it wait behind all
+    /// that waits of the same tenant, if the tenant is in debt or something of it waits, and
+    /// returns its place. Only work that waits is made.
+    ///
+    /// # Errors
+    /// If the work would have to wait and may not, or not for so long, or too much waits.
+    pub fn enter(
         &mut self,
         now: Instant,
         tenant: TenantId,
-        paid_at: Option<Instant>,
+        DebtWork { units, latest }: DebtWork,
         work: impl FnOnce() -> T,
-    ) -> Option<DebtPlace> {
-        if paid_at.is_none() && self.waiting(tenant) == 0 {
-            return None;
+    ) -> Result<Option<DebtPlace>, TenantRefusal> {
+        let paid_at = self.rates.charge(now, tenant, 0.0);
+        let (waiting, own_units) =
+            self.tenants.get(&tenant).map_or((0, 0.0), |queue| (queue.waiting, queue.units));
+        if paid_at.is_none() && waiting == 0 {
+            self.start(now, tenant, units);
+            return Ok(None);
         }
-        Some(self.wait(tenant, paid_at.unwrap_or(now).min(now + LOOK_AGAIN), work()))
+        let starts_at = self.rates.expected_start(now, tenant, own_units, self.units);
+        self.check(now, waiting, starts_at, latest).inspect_err(|_| self.rates.note_refused(tenant))?;
+        let due = paid_at.unwrap_or(now).min(now + LOOK_AGAIN);
+        Ok(Some(self.hold(tenant, due, Held { work: work(), units })))
+    }
+
+    /// Returns the refusal of work that may not wait until `starts_at` beside `waiting` others of
+    /// its tenant.
+    fn check(
+        &self,
+        now: Instant,
+        waiting: u32,
+        starts_at: Instant,
+        latest: Instant,
+    ) -> Result<(), TenantRefusal> {
+        let starts_in = starts_at - now;
+        if self.over == OverRate::Refuse || starts_at > latest {
+            return Err(TenantRefusal::TooLate { starts_in });
+        }
+        match &self.bounds {
+            Some(bounds) if !bounds.has_room(waiting) => {
+                Err(TenantRefusal::Full { limit: bounds.max(), retry_in: starts_in })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Has a tenant's work wait, whose debt may be paid at `paid_at`.
-    fn wait(&mut self, tenant: TenantId, paid_at: Instant, work: T) -> DebtPlace {
+    fn hold(&mut self, tenant: TenantId, paid_at: Instant, held: Held<T>) -> DebtPlace {
         let place = DebtPlace { tenant, serial: self.serial };
         self.serial += 1;
-        self.waiting.insert(place, work);
-        let queue =
-            self.tenants.entry(tenant).or_insert(Indebted { paid_at, head: place.serial, waiting: 0 });
+        let new = Indebted { paid_at, head: place.serial, waiting: 0, units: 0.0 };
+        let queue = self.tenants.entry(tenant).or_insert(new);
+        self.bounds.iter_mut().for_each(|bounds| bounds.add(queue.waiting));
         queue.waiting += 1;
+        queue.units += held.units;
+        self.units += held.units;
         // A higher rate pays earlier than expected.
         let earliest = queue.paid_at.min(paid_at);
+        self.waiting.insert(place, held);
         self.set_due(tenant, earliest);
+        self.rates.note_waiting(tenant, true);
         place
     }
 
     /// Takes back work that waits; none if it has started.
-    pub fn cancel(&mut self, place: DebtPlace) -> Option<T> {
-        let work = self.waiting.remove(&place)?;
+    pub fn give_up(&mut self, place: DebtPlace) -> Option<T> {
+        self.take(place).map(|held| held.work)
+    }
+
+    /// Refuses work that waits, because it may wait no longer. Returns the refusal; none if the
+    /// work has started.
+    pub fn refuse(&mut self, now: Instant, place: DebtPlace) -> Option<TenantRefusal> {
+        self.take(place)?;
+        self.rates.note_refused(place.tenant);
+        let starts_in = self.rates.expected_start(now, place.tenant, 0.0, 0.0) - now;
+        Some(TenantRefusal::TooLate { starts_in })
+    }
+
+    fn take(&mut self, place: DebtPlace) -> Option<Held<T>> {
+        let held = self.waiting.remove(&place)?;
         let queue = self.tenants.get_mut(&place.tenant)?;
         queue.waiting -= 1;
-        let Indebted { paid_at, head, waiting } = *queue;
+        self.bounds.iter_mut().for_each(|bounds| bounds.remove(queue.waiting));
+        queue.units -= held.units;
+        // Exact when nothing waits, so that rounding errors do not add up.
+        self.units = if self.waiting.is_empty() { 0.0 } else { self.units - held.units };
+        let Indebted { paid_at, head, waiting, .. } = *queue;
         if waiting == 0 {
             self.due.remove(&(paid_at, head, place.tenant));
             self.tenants.remove(&place.tenant);
         } else if head == place.serial {
             self.set_due(place.tenant, paid_at);
         }
-        Some(work)
+        self.rates.note_waiting(place.tenant, false);
+        Some(held)
     }
 
-    /// Returns the work that starts next, with its tenant; none until
-    /// [`next_timeout`](Self::next_timeout). `paid_at` returns the time at which a tenant's debt is
-    /// paid; none if it is paid. A later one is asked for again after a while, since a rate may be
-    /// raised. What the work uses has to be charged before the next call.
-    pub fn start_next(
-        &mut self,
-        now: Instant,
-        mut paid_at: impl FnMut(TenantId) -> Option<Instant>,
-    ) -> Option<(TenantId, T)> {
+    /// Returns the work that starts next, with its tenant, and charges its units; none until
+    /// [`next_timeout`](Self::next_timeout). What it uses beyond these has to be charged before the
+    /// next call, or the next work may start too early.
+    pub fn start_next(&mut self, now: Instant) -> Option<(TenantId, T)> {
         loop {
             let &(_, head, tenant) = self.due.first().filter(|(due, ..)| *due <= now)?;
-            let later = paid_at(tenant).filter(|&later| later > now);
+            let later = self.rates.charge(now, tenant, 0.0).filter(|&later| later > now);
             // Behind tenants whose debts were paid before.
             self.set_due(tenant, later.map_or(now, |later| later.min(now + LOOK_AGAIN)));
             if later.is_none() {
-                return self.cancel(DebtPlace { tenant, serial: head }).map(|work| (tenant, work));
+                let Held { work, units } = self.take(DebtPlace { tenant, serial: head })?;
+                self.start(now, tenant, units);
+                return Some((tenant, work));
             }
         }
     }
 
-    /// Returns the time at which something may start; none if nothing waits.
+    /// Charges work that starts.
+    fn start(&self, now: Instant, tenant: TenantId, units: f64) {
+        if units > 0.0 {
+            self.rates.charge(now, tenant, units);
+        }
+    }
+
+    /// Returns the time at which something may start, or a debt is looked at again; none if nothing
+    /// waits.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.due.first().map(|(due, ..)| *due)
@@ -175,9 +277,11 @@ impl<T> DebtQueues<T> {
         self.waiting.is_empty()
     }
 
-    /// Takes everything that waits, with its place, by tenant and in order.
-    pub fn drain(&mut self) -> impl Iterator<Item = (DebtPlace, T)> + use<T> {
-        std::mem::take(self).waiting.into_iter()
+    /// Takes back everything that waits.
+    pub fn give_up_all(&mut self) {
+        while let Some((&place, _)) = self.waiting.first_key_value() {
+            self.take(place);
+        }
     }
 
     /// Sets the time at which the debt of a tenant with waiting work may be paid.
@@ -191,141 +295,11 @@ impl<T> DebtQueues<T> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::TenantGate;
-
-    const T0: TenantId = TenantId(0);
-    const T1: TenantId = TenantId(1);
-
-    fn at(millis: u64) -> Instant {
-        Instant::from_millis(millis)
-    }
-
-    #[test]
-    fn work_without_a_turn_keeps_its_place_before_work_that_had_a_turn() {
-        let mut queues = DebtQueues::new();
-        for work in ["a", "b", "c"] {
-            queues.wait(T0, at(1), work);
-        }
-        assert_eq!(queues.start_next(at(1), |_| None), Some((T0, "a")));
-        // It has left a debt, and waits again.
-        queues.wait(T0, at(3), "a");
-        assert_eq!(queues.start_next(at(1), |_| Some(at(3))), None);
-        assert_eq!(queues.next_timeout(), Some(at(3)));
-        let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(3), |_| None)).collect();
-        assert_eq!(order, [(T0, "b"), (T0, "c"), (T0, "a")]);
-    }
-
-    #[test]
-    fn debt_is_looked_at_once_however_much_waits_for_it() {
-        let mut queues = DebtQueues::new();
-        for work in 0..1_000 {
-            queues.wait(T0, at(1), work);
-        }
-        let mut looks = 0;
-        let mut look = |_| {
-            looks += 1;
-            Some(at(9))
-        };
-        assert_eq!(queues.start_next(at(2), &mut look), None);
-        assert_eq!(queues.start_next(at(2), &mut look), None);
-        assert_eq!((looks, queues.waiting(T0)), (1, 1_000));
-    }
-
-    #[test]
-    fn tenants_whose_debts_are_paid_start_in_turn() {
-        let mut queues = DebtQueues::new();
-        for work in 0..2 {
-            queues.wait(T0, at(1), work);
-            queues.wait(T1, at(2), work);
-        }
-        let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(5), |_| None)).collect();
-        assert_eq!(order, [(T0, 0), (T1, 0), (T0, 1), (T1, 1)]);
-    }
-
-    #[test]
-    fn tenants_with_one_rate_start_in_the_order_of_arrival() {
-        let mut gate = TenantGate::new(3, false);
-        gate.set_rates(at(500), 1_000.0, &[]);
-        let mut queues = DebtQueues::new();
-        let mut now = at(1_000);
-        // Each waits again after its turn, which leaves a debt of all.
-        for id in [2, 0, 1] {
-            queues.wait(TenantId(id), now, ());
-        }
-        let mut order = Vec::new();
-        while order.len() < 9 {
-            match queues.start_next(now, |id| gate.charge(now, id, 0.0)) {
-                Some((tenant, ())) => {
-                    order.push(tenant.0);
-                    let paid_at = gate.charge(now, tenant, 100.0).unwrap_or(now);
-                    queues.wait(tenant, paid_at, ());
-                }
-                None => now = queues.next_timeout().expect("three wait"),
-            }
-        }
-        assert_eq!(order, [2, 0, 1, 2, 0, 1, 2, 0, 1]);
-    }
-
-    #[test]
-    fn cancelled_work_does_not_start_and_wakes_nobody() {
-        let mut queues = DebtQueues::new();
-        let place = queues.wait(T0, at(1), "gone");
-        queues.wait(T1, at(2), "stays");
-        assert_eq!((place.tenant(), queues.cancel(place)), (T0, Some("gone")));
-        assert_eq!(queues.cancel(place), None);
-        assert_eq!((queues.next_timeout(), queues.len()), (Some(at(2)), 1));
-        assert_eq!(queues.start_next(at(2), |_| None), Some((T1, "stays")));
-        assert!(queues.is_empty() && queues.next_timeout().is_none());
-    }
-
-    proptest! {
-        /// Whatever waits and leaves, each tenant's work starts once, in the order of arrival, and
-        /// its use is at most what the rate allows and the last use.
-        #[test]
-        fn each_tenant_starts_in_order_and_keeps_to_its_rate(
-            steps in prop::collection::vec((0_u16..3, 1_u64..2_000, 0_u8..10), 1..300),
-        ) {
-            let rates = [10_000.0, 20_000.0, 40_000.0];
-            let mut gate = TenantGate::new(3, false);
-            gate.set_rates(Instant::ZERO, rates.iter().sum(), &rates);
-            let mut queues = DebtQueues::new();
-            let mut expected: [VecDeque<(u64, DebtPlace)>; 3] = Default::default();
-            let begin = Instant::from_secs(1);
-            let (mut now, mut used, mut largest) = (begin, [0; 3], 0);
-            for (step, &(id, bytes, action)) in steps.iter().enumerate() {
-                let (tenant, number) = (TenantId(id), step as u64);
-                largest = largest.max(bytes);
-                if action == 0 && let Some((_, place)) = expected[usize::from(id)].pop_back() {
-                    prop_assert!(queues.cancel(place).is_some());
-                } else {
-                    let paid_at = gate.charge(now, tenant, 0.0).unwrap_or(now);
-                    let place = queues.wait(tenant, paid_at, (number, bytes));
-                    expected[usize::from(id)].push_back((number, place));
-                }
-                now += Duration::from_millis(u64::from(action));
-                while let Some((tenant, (number, bytes))) =
-                    queues.start_next(now, |id| gate.charge(now, id, 0.0))
-                {
-                    let (first, _) = expected[tenant.index()].pop_front().expect("it waits");
-                    prop_assert_eq!(number, first);
-                    used[tenant.index()] += bytes;
-                    gate.charge(now, tenant, bytes as f64);
-                }
-                prop_assert!(queues.next_timeout().is_none_or(|due| due > now));
-            }
-            for (used, rate) in used.iter().zip(rates) {
-                let most = rate * ((now - begin).as_secs_f64() + 0.01) + largest as f64;
-                prop_assert!(*used as f64 <= most + 1.0, "{} of at most {}", used, most);
-            }
-            let left: usize = expected.iter().map(VecDeque::len).sum();
-            prop_assert_eq!(queues.len(), left);
-        }
+impl<T: fmt::Debug> fmt::Debug for DebtQueues<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DebtQueues").field("waiting", &self.waiting).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,33 @@
 //! Rates of a resource whose use is known only afterwards, such as the bytes of a network.
 
+use std::sync::{Mutex, MutexGuard};
+
 use sherwood_model::{Instant, TenantId};
 
 use super::rates::{Payer, TenantRates, TenantUse};
+
+/// Rates whose use is charged afterwards, as a debt. Several threads and several
+/// [`DebtQueues`](super::DebtQueues) may share them.
+pub trait Charged: Send + Sync {
+    /// Charges a tenant so many units, 0 to charge nothing. Returns the time before which the
+    /// tenant is to begin nothing more; none if it may go on at once.
+    fn charge(&self, now: Instant, tenant: TenantId, units: f64) -> Option<Instant>;
+
+    /// Returns the time at which work of a tenant would start behind other work of `own_units` of
+    /// the tenant, which is a part of the `all_units` of all tenants.
+    fn expected_start(&self, now: Instant, tenant: TenantId, own_units: f64, all_units: f64) -> Instant {
+        let _ = (tenant, own_units, all_units);
+        now
+    }
+
+    /// Counts work of a tenant that begins to wait, or that waits no longer.
+    fn note_waiting(&self, tenant: TenantId, waits: bool);
+
+    /// Counts work of a tenant that was refused.
+    fn note_refused(&self, tenant: TenantId) {
+        let _ = tenant;
+    }
+}
 
 /// The rates at which tenants use a resource that is charged after each use.
 ///
@@ -13,23 +38,34 @@ use super::rates::{Payer, TenantRates, TenantUse};
 /// With *lending*, a tenant in debt may go on while units of the total are unused; such a use adds
 /// nothing to its debt. An owner that comes back finds its own units as before.
 ///
-/// Every call takes constant time, [`set_rates`](Self::set_rates) O(n). Memory: some 80 bytes for
-/// each tenant.
+/// Every call takes constant time under a lock, [`set_rates`](Self::set_rates) O(n). Memory: some
+/// 100 bytes for each tenant. A tenant that does not exist is not limited and not counted.
 ///
 /// ```
-/// use sherwood_dispatch::TenantGate;
+/// use sherwood_dispatch::{Charged as _, TenantGate};
 /// use sherwood_model::{Instant, TenantId};
 ///
-/// let (mut network, now) = (TenantGate::new(2, false), Instant::from_secs(2));
+/// let (network, now) = (TenantGate::new(2, false), Instant::from_secs(2));
 /// network.set_rates(Instant::from_secs(1), 3_000.0, &[1_000.0, 2_000.0]);
 /// // The burst of 10 ms pays for ten of the units.
 /// assert_eq!(network.charge(now, TenantId(0), 0.0), None);
 /// assert_eq!(network.charge(now, TenantId(0), 500.0), Some(Instant::from_millis(2_490)));
 /// assert_eq!(network.charge(now, TenantId(1), 0.0), None);
 /// ```
-#[derive(Clone, Debug)]
-pub struct TenantGate {
+#[derive(Debug)]
+pub struct TenantGate(Mutex<Gate>);
+
+#[derive(Debug)]
+struct Gate {
     rates: TenantRates,
+    held: Vec<Held>,
+}
+
+/// Work of a tenant that waits in a queue, and work that was refused.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    waiting: u32,
+    refused: u64,
 }
 
 impl TenantGate {
@@ -37,38 +73,66 @@ impl TenantGate {
     /// unused units pay for tenants in debt.
     #[must_use]
     pub fn new(tenants: u16, lends: bool) -> Self {
-        Self { rates: TenantRates::new(tenants, 0, lends) }
+        let (rates, held) = (TenantRates::new(tenants, 0, lends), vec![Held::default(); tenants.into()]);
+        Self(Mutex::new(Gate { rates, held }))
     }
 
     /// Sets the units per second of all tenants together, and of each by its id. Debts remain.
     /// Infinite is no limit; below one a second counts as one, so that a tenant without a share can
     /// begin. Without rates of tenants (`per_s` is empty) the total pays for the use of all.
-    pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
-        self.rates.set_rates(now, total_per_s, per_s);
+    pub fn set_rates(&self, now: Instant, total_per_s: f64, per_s: &[f64]) {
+        self.lock().rates.set_rates(now, total_per_s, per_s);
     }
 
-    /// Charges a tenant so many units, 0 to charge nothing. Returns the time before which it is to
-    /// begin nothing more; none if it may go on at once. A tenant that does not exist is not
-    /// limited.
-    pub fn charge(&mut self, now: Instant, id: TenantId, units: f64) -> Option<Instant> {
-        if id.index() >= self.rates.len() {
+    /// Returns what a tenant has used, its work that waits, and its refused work; nothing for one
+    /// that does not exist.
+    #[must_use]
+    pub fn used(&self, id: TenantId) -> TenantUse {
+        let gate = self.lock();
+        let Some(&Held { waiting, refused }) = gate.held.get(id.index()) else { return TenantUse::default() };
+        TenantUse { waiting, refused, ..gate.rates.used(id) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gate> {
+        self.0.lock().expect("no panics while held")
+    }
+}
+
+impl Charged for TenantGate {
+    fn charge(&self, now: Instant, id: TenantId, units: f64) -> Option<Instant> {
+        let Gate { rates, .. } = &mut *self.lock();
+        if id.index() >= rates.len() {
             return None;
         }
         if units > 0.0 {
-            let owes = self.rates.paid_at(id) > now;
-            let payer = if owes && self.rates.is_lending(now) { Payer::Lent } else { Payer::Own };
-            self.rates.charge(now, now, (id, payer), units);
+            let owes = rates.paid_at(id) > now;
+            let payer = if owes && rates.is_lending(now) { Payer::Lent } else { Payer::Own };
+            rates.charge(now, now, (id, payer), units);
         }
-        let paid_at = self.rates.paid_at(id);
-        let ready_at = self.rates.lent_at().map_or(paid_at, |lent_at| lent_at.min(paid_at));
+        let paid_at = rates.paid_at(id);
+        let ready_at = rates.lent_at().map_or(paid_at, |lent_at| lent_at.min(paid_at));
         (ready_at > now).then_some(ready_at)
     }
 
-    /// Returns what a tenant has used; nothing for one that does not exist. Nothing waits here, and
-    /// nothing is refused.
-    #[must_use]
-    pub fn used(&self, id: TenantId) -> TenantUse {
-        if id.index() < self.rates.len() { self.rates.used(id) } else { TenantUse::default() }
+    fn expected_start(&self, now: Instant, id: TenantId, own_units: f64, all_units: f64) -> Instant {
+        let Gate { rates, .. } = &*self.lock();
+        if id.index() >= rates.len() || rates.is_lending(now) {
+            return now;
+        }
+        let before = if rates.is_common() { all_units } else { own_units };
+        rates.paid_at(id).max(now) + rates.time_of(id, before)
+    }
+
+    fn note_waiting(&self, id: TenantId, waits: bool) {
+        if let Some(held) = self.lock().held.get_mut(id.index()) {
+            held.waiting = if waits { held.waiting + 1 } else { held.waiting.saturating_sub(1) };
+        }
+    }
+
+    fn note_refused(&self, id: TenantId) {
+        if let Some(held) = self.lock().held.get_mut(id.index()) {
+            held.refused += 1;
+        }
     }
 }
 
@@ -82,13 +146,13 @@ mod tests {
     const T1: TenantId = TenantId(1);
 
     fn gate(lends: bool, rates: &[f64]) -> TenantGate {
-        let mut gate = TenantGate::new(rates.len() as u16, lends);
+        let gate = TenantGate::new(rates.len() as u16, lends);
         gate.set_rates(Instant::from_secs(1), rates.iter().sum(), rates);
         gate
     }
 
     /// Lets tenants use `units` at a time whenever they may, for ten seconds.
-    fn use_all(gate: &mut TenantGate, greedy: &[TenantId], units: f64) {
+    fn use_all(gate: &TenantGate, greedy: &[TenantId], units: f64) {
         let (mut now, end) = (Instant::from_secs(5), Instant::from_secs(15));
         while now < end {
             let mut next = Instant::NEVER;
@@ -106,8 +170,8 @@ mod tests {
     #[test]
     fn tenants_use_what_their_rates_allow_whatever_the_size_of_a_use() {
         for units in [100.0, 5_000.0] {
-            let mut gate = gate(false, &[10_000.0, 30_000.0, 5_000.0]);
-            use_all(&mut gate, &[T0, T1], units);
+            let gate = gate(false, &[10_000.0, 30_000.0, 5_000.0]);
+            use_all(&gate, &[T0, T1], units);
             for (id, rate) in [(T0, 10_000.0), (T1, 30_000.0)] {
                 let used = gate.used(id).own_units;
                 let most = rate * 10.01 + units;
@@ -118,8 +182,8 @@ mod tests {
 
     #[test]
     fn units_that_nobody_uses_are_lent_and_add_no_debt() {
-        let mut gate = gate(true, &[10_000.0, 30_000.0]);
-        use_all(&mut gate, &[T0], 100.0);
+        let gate = gate(true, &[10_000.0, 30_000.0]);
+        use_all(&gate, &[T0], 100.0);
         let TenantUse { own_units, lent_units, .. } = gate.used(T0);
         assert!((392_000.0..=402_000.0).contains(&(own_units + lent_units)), "{own_units} + {lent_units}");
         assert!((98_000.0..=102_000.0).contains(&own_units), "{own_units}");
@@ -129,9 +193,9 @@ mod tests {
 
     #[test]
     fn common_rate_pays_for_all_and_use_is_counted_for_each() {
-        let mut gate = gate(false, &[10_000.0, 30_000.0]);
+        let gate = gate(false, &[10_000.0, 30_000.0]);
         gate.set_rates(Instant::from_secs(2), 20_000.0, &[]);
-        use_all(&mut gate, &[T0, T1], 100.0);
+        use_all(&gate, &[T0, T1], 100.0);
         let used = [T0, T1].map(|id| gate.used(id).own_units);
         let sum: f64 = used.iter().sum();
         assert!((198_000.0..=200_400.0).contains(&sum), "{used:?} of 20,000/s in 10 s");
@@ -141,7 +205,7 @@ mod tests {
 
     #[test]
     fn tenant_that_does_not_exist_or_has_no_limit_never_waits() {
-        let mut gate = gate(false, &[f64::INFINITY]);
+        let gate = gate(false, &[f64::INFINITY]);
         assert_eq!(gate.charge(Instant::from_secs(2), T0, 1e12), None);
         assert_eq!(gate.charge(Instant::from_secs(2), T1, 1e12), None);
         assert_eq!((gate.used(T0).own_units, gate.used(T1).own_units), (1e12, 0.0));
@@ -149,7 +213,7 @@ mod tests {
 
     #[test]
     fn tenant_without_a_share_can_begin_and_then_pays_a_unit_a_second() {
-        let mut gate = gate(false, &[0.0]);
+        let gate = gate(false, &[0.0]);
         let now = Instant::from_secs(2);
         assert_eq!(gate.charge(now, T0, 0.0), None);
         assert_eq!(gate.charge(now, T0, 3.0), Some(Instant::from_millis(4_990)));

@@ -15,8 +15,8 @@ mod queues;
 mod rates;
 
 pub(crate) use bounds::Bounds;
-pub use debts::{DebtPlace, DebtQueues, LOOK_AGAIN};
+pub use debts::{DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN};
 pub use error::TenantRefusal;
-pub use gate::TenantGate;
+pub use gate::{Charged, TenantGate};
 pub use queues::{Started, TenantQueueOptions, TenantQueues, WaitingId};
 pub use rates::{Payer, TenantUse};

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
-use sherwood_listener::{Backends, Count, ListenerOptions, Network, Protocol};
+use sherwood_dispatch::Charged;
+use sherwood_listener::{Backends, Count, ListenerOptions, Protocol};
 use sherwood_model::{Instant, TenantId};
 
 use crate::protocol::Commands;
@@ -34,11 +35,11 @@ impl Debts {
     }
 }
 
-impl Network for Debts {
-    fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
+impl Charged for Debts {
+    fn charge(&self, now: Instant, tenant: TenantId, bytes: f64) -> Option<Instant> {
         assert_eq!(tenant, TenantId(0));
-        self.charged.fetch_add(bytes, SeqCst);
-        if bytes > 0 && self.begins_with_bytes.load(SeqCst) {
+        self.charged.fetch_add(bytes as u64, SeqCst);
+        if bytes > 0.0 && self.begins_with_bytes.load(SeqCst) {
             self.in_debt.store(true, SeqCst);
         }
         if !self.in_debt.load(SeqCst) {
@@ -59,7 +60,7 @@ impl Network for Debts {
 
 fn start(debts: &Arc<Debts>) -> Server {
     let one_thread = ListenerOptions { threads: 1, ..options() };
-    Server::limited(Protocol::Memcached, one_thread, Arc::clone(debts) as Arc<dyn Network>)
+    Server::limited(Protocol::Memcached, one_thread, Arc::clone(debts) as Arc<dyn Charged>)
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn client_in_debt_is_sent_the_answer_of_its_backend_and_nothing_more() {
         let (debts, slow) = (Arc::new(Debts::default()), slow());
         let one_thread = ListenerOptions { threads: 1, ..options() };
         let backends = Arc::clone(&slow) as Arc<dyn Backends>;
-        let network = Arc::clone(&debts) as Arc<dyn Network>;
+        let network = Arc::clone(&debts) as Arc<dyn Charged>;
         let server = Server::limited_read_through(protocol, one_thread, network, backends);
         let mut client = server.connect();
         // The first command brings the tenant into debt.
@@ -213,7 +214,7 @@ fn clients_of_a_tenant_in_debt_have_their_turns_in_order() {
     let debts = Arc::new(Debts::default());
     // A turn of many commands ends with the output that is sent at once.
     let options = ListenerOptions { threads: 1, output_bytes_max: 50, ..options() };
-    let network = Arc::clone(&debts) as Arc<dyn Network>;
+    let network = Arc::clone(&debts) as Arc<dyn Charged>;
     let server = Server::limited(Protocol::Memcached, options, network);
     debts.in_debt.store(true, SeqCst);
     debts.begins_with_bytes.store(true, SeqCst);

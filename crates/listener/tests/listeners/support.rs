@@ -12,8 +12,8 @@ use std::time::{Duration, Instant as Monotonic, SystemTime};
 
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_listener::{
-    Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Network,
-    Passwords, Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
+    Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Passwords,
+    Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
 };
 use sherwood_model::query_times::{LatencyHistogram, QueryKind, QueryTimes};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// Starts a listener of either protocol whose clients' traffic has these rates.
-    pub(crate) fn limited(protocol: Protocol, options: ListenerOptions, network: Arc<dyn Network>) -> Self {
+    pub(crate) fn limited(protocol: Protocol, options: ListenerOptions, network: Arc<dyn Charged>) -> Self {
         let service = service(Routing::single(target(0, false)), None, PLACES, None);
         Self::run(protocol, options, Service { network: Some(network), ..service })
     }
@@ -128,7 +128,7 @@ impl Server {
     pub(crate) fn limited_read_through(
         protocol: Protocol,
         options: ListenerOptions,
-        network: Arc<dyn Network>,
+        network: Arc<dyn Charged>,
         backends: Arc<dyn Backends>,
     ) -> Self {
         let service = service(Routing::single(target(0, true)), Some(backends), PLACES, None);

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use sherwood_listener::Network;
+use sherwood_dispatch::Charged;
 use sherwood_model::{Instant, SplitMix64, TenantId};
 
 /// Longest time of most debts, in microseconds.
@@ -34,10 +34,10 @@ impl SimulatedRates {
     }
 }
 
-impl Network for SimulatedRates {
-    fn charge(&self, now: Instant, _: TenantId, bytes: u64) -> Option<Instant> {
+impl Charged for SimulatedRates {
+    fn charge(&self, now: Instant, _: TenantId, bytes: f64) -> Option<Instant> {
         let mut state = self.0.lock().expect("no panics while held");
-        if bytes > 0 && state.random.next_u64().is_multiple_of(3) {
+        if bytes > 0.0 && state.random.next_u64().is_multiple_of(3) {
             let is_long = state.long_left > 0 && state.random.next_u64().is_multiple_of(16);
             state.long_left -= u32::from(is_long);
             let micros_max = if is_long { LONG_DEBT_MAX } else { DEBT_MAX };

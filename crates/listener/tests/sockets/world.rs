@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_listener::{
-    Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Network,
-    Passwords, Routing, Service, SingleThread, Target, UserRoutes,
+    Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords,
+    Routing, Service, SingleThread, Target, UserRoutes,
 };
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
@@ -176,7 +176,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         world.plan(Duration::from_micros(after), Act::Stop);
     }
     let world = Rc::new(RefCell::new(world));
-    let network = has_rates.then(|| Arc::new(SimulatedRates::new(seed)) as Arc<dyn Network>);
+    let network = has_rates.then(|| Arc::new(SimulatedRates::new(seed)) as Arc<dyn Charged>);
     let service = Service { network, ..service(cache, &backends) };
     let sockets = SimulatedSockets(Rc::clone(&world));
     let listener = match protocol {

@@ -20,7 +20,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use sherwood_cache::{Access, Item, Value};
 use sherwood_dispatch::FetchError;
-use sherwood_model::{BackendId, Demand, FinishedRequest, Instant};
+use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, RequestId};
 use sherwood_path::{Answer, Query, QueryFetch, Request, Slot, Staleness, Status};
 use sherwood_ports::http::{EndsLine, Problem, WholeBody, listed};
 use sherwood_process::clock::millis;
@@ -31,6 +31,7 @@ use crate::backend::waiter::{Arrival, Waiter};
 use crate::core::Core;
 use crate::deadlines::DeadlineOutcomes;
 use crate::slos::Counted;
+use crate::spans::request_id;
 
 pub(crate) use body::{AskedRequest, RequestAnswer};
 use body::{Form, KeyAnswer, Refusal, VALUES_BYTES_MAX};
@@ -61,7 +62,7 @@ async fn respond(
     let arrival = span.as_ref().map_or_else(|| core.clock.now(), |span| span.arrival());
     let asked = AskedRequest::parse(&body).map_err(refused)?;
     let within = deadline::within(headers, asked.deadline_ms).map_err(refused)?;
-    let stages = resolve(core, &asked, arrival, within).map_err(refused)?;
+    let stages = resolve(core, &asked, (arrival, within), request_id(headers)).map_err(refused)?;
     // Known names only: those of a refused request are of any length.
     if let Some(span) = span {
         span.note_asked(&asked);
@@ -311,8 +312,8 @@ fn no_tenant(core: &Core, asked: &AskedRequest<'_>) -> Refusal {
 fn resolve(
     core: &Core,
     asked: &AskedRequest<'_>,
-    arrival: Instant,
-    within: Option<Duration>,
+    (arrival, within): (Instant, Option<Duration>),
+    request: Option<RequestId>,
 ) -> Result<Vec<Vec<Query<Bytes>>>, Refusal> {
     let tenant =
         core.names.tenant_or_default(asked.tenant.as_deref()).ok_or_else(|| no_tenant(core, asked))?;
@@ -341,6 +342,7 @@ fn resolve(
                     .or_else(of_rule)
                     .map(|within| arrival + within),
                 best_effort: query.best_effort.unwrap_or(false),
+                request,
                 ..Demand::default()
             },
             timeout: core.backend(backend).map_or(Duration::ZERO, |backend| backend.timeout),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use bytes::Bytes;
-use sherwood_listener::Network as _;
 use sherwood_model::{Instant, TenantId};
 use sherwood_path::Query;
 use sherwood_ports::http::Problem;
@@ -23,8 +22,8 @@ impl Traffic<'_> {
     /// charges the `bytes` of the request.
     ///
     /// # Errors
-    /// If that takes longer than the request may: until its earliest deadline, or the longest
-    /// timeout of its backends.
+    /// If that takes longer than the request may wait: until its earliest deadline, or the longest
+    /// timeout of its backends; or if too many wait.
     pub(super) async fn admit(
         &self,
         arrival: Instant,
@@ -35,18 +34,16 @@ impl Traffic<'_> {
         let timeout = stages.iter().flatten().map(|query| query.timeout).max().unwrap_or_default();
         let deadlines = stages.iter().flatten().filter_map(|query| query.demand.deadline);
         let latest = deadlines.min().unwrap_or(Instant::NEVER).min(arrival + timeout);
-        network.admit(tenant, bytes as u64, latest).await.map_err(|retry_in| {
-            let error = format!(
-                "the request was refused because of the tenant's rate of network: it allows no traffic for {retry_in:?}, which is longer than the request may wait; try again then, slow down, or raise the tenant's rate"
-            );
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, error).retry_in(retry_in)
+        network.admit(tenant, bytes, latest).await.map_err(|refusal| {
+            let error = format!("the request was refused because of the tenant's rate of network: {refusal}");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, error).retry_in(refusal.retry_in())
         })
     }
 
     /// Charges the bytes of the answer.
     pub(super) fn charge(&self, bytes: usize) {
         if let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) {
-            network.charge(self.core.clock.now(), tenant, bytes as u64);
+            network.charge_answer(tenant, bytes);
         }
     }
 }

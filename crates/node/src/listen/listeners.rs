@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use sherwood_config::TenancySetup;
+use sherwood_dispatch::Charged;
 use sherwood_listener::{
-    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Network, Passwords, Protocol,
-    Running, Service,
+    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Passwords, Protocol, Running,
+    Service,
 };
 use sherwood_ports::PassedSockets;
 use sherwood_ports::access::{PasswordFile, UserTenants, Users};
@@ -192,7 +193,7 @@ impl Listeners {
             cache: Arc::clone(&core.cache),
             routing: routes::routing(core, &setup)?,
             users: routes::users(core, &setup)?,
-            network: core.network.clone().map(|network| network as Arc<dyn Network>),
+            network: core.network.as_ref().map(|network| network.gate() as Arc<dyn Charged>),
             standings: standings(core),
             times: Arc::clone(&core.times),
             connection_limit: Arc::clone(&self.connection_limit),

@@ -1,7 +1,8 @@
 //! W3C trace context: the `traceparent` header.
 
-use axum::http::HeaderName;
+use axum::http::{HeaderMap, HeaderName};
 use opentelemetry::{SpanId, TraceId};
+use sherwood_model::RequestId;
 
 /// The header with the caller's trace and span.
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -43,6 +44,14 @@ impl Parent {
     }
 }
 
+/// Returns the id of the request that a client sends with these headers: the last 8 bytes of its
+/// trace's id. None without a trace.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<RequestId> {
+    let parent = Parent::parse(headers.get(TRACEPARENT)?.as_bytes())?;
+    let [.., a, b, c, d, e, f, g, h] = parent.trace.to_bytes();
+    RequestId::new(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+}
+
 /// Returns the `traceparent` of a recorded span.
 pub(super) fn header(trace: TraceId, span: SpanId) -> String {
     format!("00-{trace}-{span}-{SAMPLED:02x}")
@@ -77,6 +86,14 @@ mod tests {
         assert!(!Parent::parse(other.as_bytes()).expect("unknown flags are ignored").is_sampled);
         let later = format!("{}-more", EXAMPLE.replacen("00", "cc", 1));
         assert_eq!(Parent::parse(later.as_bytes()), Some(parent));
+    }
+
+    #[test]
+    fn request_has_the_id_of_its_trace() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(request_id(&headers), None);
+        headers.insert(TRACEPARENT, EXAMPLE.parse().unwrap());
+        assert_eq!(request_id(&headers), RequestId::new(0xa3ce_929d_0e0e_4736));
     }
 
     #[test]

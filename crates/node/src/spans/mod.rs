@@ -35,6 +35,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 pub(crate) use attempt::{AttemptEnd, AttemptSpan, AttemptSpans};
+pub(crate) use context::request_id;
 pub use exporter::SpanExportError;
 pub(crate) use queue::{ExportCounts, SPANS_BYTES_MAX};
 pub(crate) use trace::{Ended, QuerySpan, RequestTrace, failed};

@@ -1,66 +1,73 @@
 //! The rates of tenants' network traffic, common to listeners, gateway and backends.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sherwood_config::TenancySetup;
-use sherwood_dispatch::{DebtPlace, DebtQueues, OverRate, TenantGate, TenantUse};
-use sherwood_listener::Network;
+use sherwood_config::{HTTP_CONNECTIONS_MAX, TenancySetup};
+use sherwood_dispatch::{
+    Charged as _, DebtOptions, DebtPlace, DebtQueues, DebtWork, TenantGate, TenantRefusal, TenantUse,
+};
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 use sherwood_process::clock::Clock;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// The rates of tenants' network traffic.
 pub(crate) struct TenantNetwork {
-    /// The requests to the gateway that wait. Its lock comes before that of the gate.
-    waiting: Mutex<DebtQueues<Waiting>>,
-    gate: Mutex<TenantGate>,
-    /// Counts of what waits and was refused, of each tenant.
-    held: Vec<Held>,
+    gate: Arc<TenantGate>,
+    /// The requests to the gateway that wait.
+    requests: Mutex<Requests>,
+    /// Wakes the task that starts them, because the time of the next start has become earlier.
+    earlier: Notify,
     /// The traffic that is counted.
     legs: Legs,
-    over: OverRate,
     clock: Clock,
 }
 
-/// A request to the gateway that waits.
-struct Waiting {
-    /// Bytes that it is charged at its start.
-    bytes: u64,
-    start: oneshot::Sender<()>,
-}
-
-/// A tenant's clients that wait until its debt is paid, and the requests to the gateway that were
-/// refused instead.
-#[derive(Debug, Default)]
-struct Held {
-    waiting: AtomicU32,
-    refused: AtomicU64,
+/// The requests to the gateway that wait until the debts of their tenants are paid.
+struct Requests {
+    /// The senders through which they are told to start.
+    waiting: DebtQueues<oneshot::Sender<()>>,
+    /// True while a task starts them; it ends when none waits.
+    are_watched: bool,
 }
 
 impl TenantNetwork {
-    /// Creates the gate of the declared tenants, without limits; none without a resource of this
+    /// Creates the rates of the declared tenants, without limits; none without a resource of this
     /// kind.
     pub(crate) fn new(tenancy: &TenancySetup, clock: Clock) -> Option<Self> {
         tenancy.resources.iter().find(|resource| resource.kind == ResourceKind::Network)?;
         // A configuration has at most 1,024 tenants.
-        let gate = TenantGate::new(tenancy.tenants.len() as u16, tenancy.options.lend);
-        let (legs, over) = (tenancy.legs(), tenancy.options.over);
-        let held = tenancy.tenants.iter().map(|_| Held::default()).collect();
-        Some(Self { waiting: Mutex::default(), gate: Mutex::new(gate), held, legs, over, clock })
+        let tenants = tenancy.tenants.len() as u16;
+        let gate = Arc::new(TenantGate::new(tenants, tenancy.options.lend));
+        let options = DebtOptions { waiting_max: Some((WAITING_MAX, tenants)), over: tenancy.options.over };
+        Some(Self::with_gate(gate, options, tenancy.legs(), clock))
+    }
+
+    fn with_gate(gate: Arc<TenantGate>, options: DebtOptions, legs: Legs, clock: Clock) -> Self {
+        let requests = Requests { waiting: DebtQueues::new(gate.clone(), options), are_watched: false };
+        Self { gate, requests: Mutex::new(requests), earlier: Notify::new(), legs, clock }
+    }
+
+    /// Returns the rates, which listeners charge for their clients.
+    pub(crate) fn gate(&self) -> Arc<TenantGate> {
+        Arc::clone(&self.gate)
     }
 
     /// Sets the bytes per second of all tenants together, and of each tenant by its id.
     pub(crate) fn set_rates(&self, total_per_s: f64, per_s: &[f64]) {
-        self.gate().set_rates(self.clock.now(), total_per_s, per_s);
+        self.gate.set_rates(self.clock.now(), total_per_s, per_s);
+    }
+
+    /// Charges bytes of an answer of the gateway.
+    pub(crate) fn charge_answer(&self, tenant: TenantId, bytes: usize) {
+        self.gate.charge(self.clock.now(), tenant, bytes as f64);
     }
 
     /// Charges bytes between the node and a backend, if they are counted.
     pub(crate) fn charge_backend(&self, now: Instant, tenant: TenantId, bytes: usize) {
         if self.legs == Legs::Both {
-            self.charge(now, tenant, bytes as u64);
+            self.gate.charge(now, tenant, bytes as f64);
         }
     }
 
@@ -68,97 +75,75 @@ impl TenantNetwork {
     /// and charges the `bytes` of the request.
     ///
     /// # Errors
-    /// If that is later than `latest`, or nothing may wait: the time until the debt is paid.
-    pub(crate) async fn admit(&self, tenant: TenantId, bytes: u64, latest: Instant) -> Result<(), Duration> {
+    /// If that is later than `latest`, or the request may not wait.
+    pub(crate) async fn admit(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        bytes: usize,
+        latest: Instant,
+    ) -> Result<(), TenantRefusal> {
         let Some(mut place) = self.enter(tenant, bytes, latest)? else { return Ok(()) };
-        loop {
-            let now = self.clock.now();
-            if place.start.try_recv().is_ok() {
-                return Ok(());
-            }
-            if now >= latest {
-                return Err(self.refuse(now, tenant));
-            }
-            tokio::select! {
-                biased;
-                _ = &mut place.start => return Ok(()),
-                () = tokio::time::sleep(self.next_look(now).min(latest) - now) => self.start_paid(),
-            }
+        let left = latest - self.clock.now();
+        match tokio::time::timeout(left, &mut place.start).await {
+            Ok(_) => Ok(()),
+            Err(_) => place.refuse().map_or(Ok(()), Err),
         }
     }
 
-    /// Has a request wait behind those of its tenant; none if it may begin at once, which charges
-    /// it.
-    fn enter(&self, tenant: TenantId, bytes: u64, latest: Instant) -> Result<Option<Place<'_>>, Duration> {
-        let mut waiting = self.waiting();
-        let now = self.clock.now();
-        let paid_at = self.charge(now, tenant, 0);
-        let is_late = paid_at.is_some_and(|paid_at| self.over == OverRate::Refuse || paid_at > latest);
-        if is_late {
-            return Err(self.refuse(now, tenant));
-        }
+    /// Has a request wait behind those of its tenant; none if it may begin at once.
+    fn enter(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        bytes: usize,
+        latest: Instant,
+    ) -> Result<Option<Place<'_>>, TenantRefusal> {
+        let mut requests = self.requests();
+        let before = requests.waiting.next_timeout();
         let (sender, start) = oneshot::channel();
-        let Some(place) = waiting.hold(now, tenant, paid_at, || Waiting { bytes, start: sender }) else {
-            self.charge(now, tenant, bytes);
+        let work = DebtWork { units: bytes as f64, latest };
+        let Some(place) = requests.waiting.enter(self.clock.now(), tenant, work, || sender)? else {
             return Ok(None);
         };
-        self.note_waiting(tenant, true);
+        if !requests.are_watched {
+            requests.are_watched = true;
+            tokio::spawn(Arc::clone(self).watch());
+        } else if requests.waiting.next_timeout() < before {
+            self.earlier.notify_one();
+        }
         Ok(Some(Place { network: self, place, start }))
     }
 
-    /// Counts a refusal, and returns the time until the tenant's debt is paid.
-    fn refuse(&self, now: Instant, tenant: TenantId) -> Duration {
-        self.held.get(tenant.index()).inspect(|held| _ = held.refused.fetch_add(1, Relaxed));
-        self.charge(now, tenant, 0).map_or(Duration::ZERO, |paid_at| paid_at - now)
-    }
-
-    /// Begins what waits and is paid for, in its order. Each that begins is charged before the next
-    /// one is looked at.
-    fn start_paid(&self) {
-        let mut waiting = self.waiting();
-        let now = self.clock.now();
-        let paid_at = |tenant| self.charge(now, tenant, 0);
-        while let Some((tenant, Waiting { bytes, start })) = waiting.start_next(now, paid_at) {
-            self.note_waiting(tenant, false);
-            self.charge(now, tenant, bytes);
-            // Its place is taken back under this lock if it has gone.
-            let _ = start.send(());
+    /// Starts the requests whose tenants' debts are paid, until none waits.
+    async fn watch(self: Arc<Self>) {
+        while let Some(wait) = self.start_paid() {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.earlier.notified() => {}
+            }
         }
     }
 
-    /// The time at which something that waits may begin, or a debt is looked at again.
-    fn next_look(&self, now: Instant) -> Instant {
-        self.waiting().next_timeout().unwrap_or(now).max(now + LOOK_MIN)
+    /// Starts the requests whose tenants' debts are paid by now. Returns the time until the next
+    /// look; none if no request waits, and then the next one that does starts another task.
+    fn start_paid(&self) -> Option<Duration> {
+        let mut requests = self.requests();
+        let now = self.clock.now();
+        while let Some((_, start)) = requests.waiting.start_next(now) {
+            // A request that has gone has given up its place.
+            let _ = start.send(());
+        }
+        let due = requests.waiting.next_timeout();
+        requests.are_watched = due.is_some();
+        due.map(|due| (due - now).max(LOOK_MIN))
     }
 
     /// Returns what a tenant has used, its clients that wait, and its refused requests.
     pub(crate) fn used(&self, tenant: TenantId) -> TenantUse {
-        let used = self.gate().used(tenant);
-        let Some(held) = self.held.get(tenant.index()) else { return used };
-        TenantUse { waiting: held.waiting.load(Relaxed), refused: held.refused.load(Relaxed), ..used }
+        self.gate.used(tenant)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, DebtQueues<Waiting>> {
-        self.waiting.lock().expect("no panics while held")
-    }
-
-    fn gate(&self) -> MutexGuard<'_, TenantGate> {
-        self.gate.lock().expect("no panics while held")
-    }
-}
-
-impl Network for TenantNetwork {
-    fn charge(&self, now: Instant, tenant: TenantId, bytes: u64) -> Option<Instant> {
-        self.gate().charge(now, tenant, bytes as f64)
-    }
-
-    fn note_waiting(&self, tenant: TenantId, waits: bool) {
-        let Some(Held { waiting, .. }) = self.held.get(tenant.index()) else { return };
-        if waits {
-            waiting.fetch_add(1, Relaxed)
-        } else {
-            waiting.fetch_sub(1, Relaxed)
-        };
+    fn requests(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().expect("no panics while held")
     }
 }
 
@@ -169,22 +154,32 @@ struct Place<'a> {
     start: oneshot::Receiver<()>,
 }
 
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if self.network.waiting().cancel(self.place).is_some() {
-            self.network.note_waiting(self.place.tenant(), false);
-        }
+impl Place<'_> {
+    /// Refuses the request, which may wait no longer; none if it has started.
+    fn refuse(&self) -> Option<TenantRefusal> {
+        self.network.requests().waiting.refuse(self.network.clock.now(), self.place)
     }
 }
 
-/// Least time between two looks at what waits: all that wait look when something is due.
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.network.requests().waiting.give_up(self.place);
+    }
+}
+
+/// Most requests to the gateway that wait. The other HTTP connections are left to tenants without
+/// debts, and to administrators.
+const WAITING_MAX: u32 = HTTP_CONNECTIONS_MAX as u32 / 2;
+
+/// Least time between two looks at what waits.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
     use futures_util::FutureExt;
+    use sherwood_dispatch::OverRate;
 
     use super::*;
 
@@ -193,19 +188,14 @@ mod tests {
     const RATE: f64 = 1_000.0;
 
     /// A network of one tenant, whose clock the test moves.
-    fn network(over: OverRate) -> (&'static AtomicU64, TenantNetwork) {
+    fn network(over: OverRate) -> (&'static AtomicU64, Arc<TenantNetwork>) {
         let nanos: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(5_000_000_000)));
-        let network = TenantNetwork {
-            waiting: Mutex::default(),
-            gate: Mutex::new(TenantGate::new(1, false)),
-            held: vec![Held::default()],
-            legs: Legs::Client,
-            over,
-            clock: Clock::driven(nanos),
-        };
+        let options = DebtOptions { waiting_max: Some((4, 1)), over };
+        let gate = Arc::new(TenantGate::new(1, false));
+        let network = TenantNetwork::with_gate(gate, options, Legs::Client, Clock::driven(nanos));
         network.set_rates(RATE, &[RATE]);
         nanos.fetch_add(1_000_000_000, Relaxed);
-        (nanos, network)
+        (nanos, Arc::new(network))
     }
 
     fn pass(nanos: &AtomicU64, time: Duration) {
@@ -253,26 +243,66 @@ mod tests {
 
     #[tokio::test]
     async fn request_that_may_not_wait_so_long_is_refused_with_the_time_to_try_again() {
-        let debt = Some(Err(Duration::from_millis(500)));
+        let refused = |millis| Some(Err(TenantRefusal::TooLate { starts_in: Duration::from_millis(millis) }));
         for (over, latest) in
             [(OverRate::Refuse, Instant::NEVER), (OverRate::Wait, Instant::from_millis(6_400))]
         {
             let (nanos, network) = network(over);
             let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
-            assert_eq!(network.admit(TENANT, 1, latest).now_or_never(), debt);
+            assert_eq!(network.admit(TENANT, 1, latest).now_or_never(), refused(500));
             assert_eq!((network.used(TENANT).refused, network.used(TENANT).waiting), (1, 0));
             pass(nanos, Duration::from_secs(1));
             assert_eq!(network.admit(TENANT, 1, Instant::NEVER).now_or_never(), Some(Ok(())));
         }
         // Those before it take longer than its debt.
-        let (nanos, network) = network(OverRate::Wait);
+        let (_, network) = network(OverRate::Wait);
         let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
         let mut before = Box::pin(network.admit(TENANT, 5_000, Instant::NEVER));
-        let mut late = Box::pin(network.admit(TENANT, 1, Instant::from_millis(6_600)));
-        assert_eq!((before.as_mut().now_or_never(), late.as_mut().now_or_never()), (None, None));
-        pass(nanos, Duration::from_millis(600));
-        network.start_paid();
-        let refused = tokio::time::timeout(Duration::from_secs(60), late).await.unwrap();
-        assert_eq!(refused, Err(Duration::from_millis(4_990)));
+        assert_eq!(before.as_mut().now_or_never(), None);
+        let late = network.admit(TENANT, 1, Instant::from_millis(6_600));
+        assert_eq!(late.now_or_never(), refused(5_500));
+    }
+
+    #[tokio::test]
+    async fn request_whose_start_a_lower_rate_delays_is_refused_at_its_latest_time() {
+        let (nanos, network) = network(OverRate::Wait);
+        let _ = network.admit(TENANT, 20, Instant::NEVER).now_or_never();
+        let mut waits = Box::pin(network.admit(TENANT, 1, Instant::from_millis(6_020)));
+        assert_eq!(waits.as_mut().now_or_never(), None);
+        network.set_rates(1.0, &[1.0]);
+        pass(nanos, Duration::from_millis(20));
+        let refused = waits.await;
+        assert!(matches!(refused, Err(TenantRefusal::TooLate { .. })), "{refused:?}");
+        assert_eq!((network.used(TENANT).refused, network.used(TENANT).waiting), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn request_beyond_the_bound_is_refused() {
+        let (_, network) = network(OverRate::Wait);
+        let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
+        let mut waiting: Vec<_> =
+            (0..4).map(|_| Box::pin(network.admit(TENANT, 1, Instant::NEVER))).collect();
+        assert!(waiting.iter_mut().all(|one| one.as_mut().now_or_never().is_none()));
+        let beyond = network.admit(TENANT, 1, Instant::NEVER).now_or_never();
+        assert!(matches!(beyond, Some(Err(TenantRefusal::Full { limit: 4, .. }))), "{beyond:?}");
+    }
+
+    #[tokio::test]
+    async fn one_task_starts_all_that_waits_and_ends_with_it() {
+        let (nanos, network) = network(OverRate::Wait);
+        let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let network = Arc::clone(&network);
+                tokio::spawn(async move { network.admit(TENANT, 1, Instant::NEVER).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert!(network.requests().are_watched);
+        pass(nanos, Duration::from_secs(1));
+        for one in waiting {
+            assert_eq!(one.await.unwrap(), Ok(()));
+        }
+        assert!(!network.requests().are_watched);
     }
 }

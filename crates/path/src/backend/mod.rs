@@ -3,7 +3,9 @@
 mod action;
 mod fill;
 mod key;
+mod leases;
 mod options;
+mod placed;
 mod rates;
 mod running;
 mod tenants;
@@ -13,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
+use hashbrown::HashMap;
 use sherwood_dispatch::{
     AttemptId, CallOrigin, Dispatch, Holders, NewDelivery, OptionsError, ProbeOptions, Reply, RetryOptions,
     Stats,
@@ -22,7 +25,7 @@ use sherwood_model::{BackendPlan, Demand, DemandCounts, Instant, PartitionId, Re
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
-pub use options::{BackendOptions, WriteTo};
+pub use options::{Acknowledge, BackendOptions, Placement, WriteTo};
 pub use rates::{BackendUse, CallCost, Units};
 
 use crate::fences::{Fences, Lifted};
@@ -131,6 +134,10 @@ pub struct Backend<K, V, W> {
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
     /// Times at which writes end even if answers are missing, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,
+    /// Keys whose writes are acknowledged and go on, with the replica that has made each last.
+    acknowledged: HashMap<K, ReplicaId, SeededState>,
+    /// Writes that were acknowledged before their ends, and were not polled.
+    acknowledged_writes: VecDeque<WriteId>,
     /// The rates of the tenants' writes; none if tenants have none.
     tenant_writes: Option<TenantWrites>,
     /// Reads and writes of each tenant but for hits of the cache; empty without tenants.
@@ -161,6 +168,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             flushes: BTreeMap::new(),
             writes: BTreeMap::new(),
             writes_due: BTreeSet::new(),
+            acknowledged: HashMap::with_hasher(hash),
+            acknowledged_writes: VecDeque::new(),
             tenant_writes: options
                 .dispatch
                 .tenants
@@ -502,7 +511,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     /// Fetches keys from the replicas that may be asked. Where others copy from the first replica,
-    /// only that one is asked for a fenced key.
+    /// only that one is asked for a fenced key, and after an acknowledged write only one that has
+    /// made it.
     fn fetch(
         &mut self,
         now: Instant,
@@ -511,6 +521,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
+        if self.options.places_keys() || !self.acknowledged.is_empty() {
+            return self.fetch_where_placed(now, holders, demand, keys, entropy);
+        }
         let Self { options, dispatch, fences, .. } = self;
         if !options.replicas_may_lag() {
             return dispatch.handle_fetch_from(now, holders, demand, keys, entropy);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::Options;
-use sherwood_model::PartitionId;
+use sherwood_dispatch::{Holders, Options};
+use sherwood_model::{PartitionId, ReplicaId};
 
 use super::rates::Units;
 use crate::Rules;
@@ -31,8 +31,12 @@ pub struct BackendOptions {
     pub partitions: Vec<PartitionId>,
     /// Lifetimes of values, and when stale ones are served.
     pub rules: Rules,
-    /// The replicas that writes go to.
+    /// The replicas that have each key.
+    pub placement: Placement,
+    /// The replicas of a key that writes go to.
     pub write_to: WriteTo,
+    /// The answers of replicas with which a write is acknowledged.
+    pub acknowledge: Acknowledge,
     /// Time after an acknowledged write, or another change of the store, during which a fetch may
     /// still return the value before it, as from a replica that lags.
     pub settle: Duration,
@@ -52,13 +56,64 @@ pub struct BackendOptions {
     pub failed_keys_max: u32,
 }
 
-/// The replicas that writes go to.
+/// The replicas that have a key: they are asked for it, and written to.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Placement {
+    /// Every replica has every key.
+    #[default]
+    All,
+    /// The replicas that this function returns for a key. It returns the same ones whenever it is
+    /// called.
+    ByKey(fn(&[u8]) -> Holders),
+}
+
+impl Placement {
+    /// Returns the replicas that have a key.
+    #[must_use]
+    pub fn holders(self, key: &[u8]) -> Holders {
+        match self {
+            Self::All => Holders::All,
+            Self::ByKey(holders) => holders(key),
+        }
+    }
+}
+
+/// The answers of replicas with which a write that goes to several is acknowledged.
+///
+/// A write that is acknowledged goes on until every replica has answered or its timeout is over.
+/// Until then its key is asked for at the replica that has answered last. If another replica has
+/// failed by the end, it keeps the older value, and later reads may return that: whoever chooses
+/// `First` or `Majority` has to repair such replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// A single replica has made the write.
+    First,
+    /// More than half of the replicas have made it.
+    Majority,
+    /// Every replica has answered: the write is acknowledged when it ends.
+    #[default]
+    All,
+}
+
+impl Acknowledge {
+    /// Returns the number of replicas, of those written to, that have to make a write before it is
+    /// acknowledged.
+    pub(super) fn needed(self, written: usize) -> usize {
+        match self {
+            Self::First => 1,
+            Self::Majority => written / 2 + 1,
+            Self::All => written,
+        }
+    }
+}
+
+/// The replicas of a key that writes go to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteTo {
     /// Every replica, in the same order for each key.
     #[default]
     All,
-    /// The first replica, from which the others copy.
+    /// The first replica of the key, from which the others copy.
     First,
 }
 
@@ -72,7 +127,9 @@ impl BackendOptions {
             replicas,
             partitions,
             rules: Rules::default(),
+            placement: Placement::All,
             write_to: WriteTo::All,
+            acknowledge: Acknowledge::All,
             settle: Duration::ZERO,
             reads_as_written: true,
             units: Units::default(),
@@ -91,17 +148,23 @@ impl BackendOptions {
         self.dispatch.timeout / 2
     }
 
+    /// Returns true if a key may be on some of the replicas only.
+    pub(super) fn places_keys(&self) -> bool {
+        matches!(self.placement, Placement::ByKey(_))
+    }
+
     /// Returns true if the replicas may have different values of a key after a write.
     pub(super) fn replicas_may_lag(&self) -> bool {
         self.write_to == WriteTo::First && self.replicas > 1
     }
 
-    /// Number of replicas that a write goes to.
-    pub(super) fn written_replicas(&self) -> usize {
-        match self.write_to {
+    /// Returns the replicas that a write of a key goes to.
+    pub(super) fn written_replicas(&self, key: &[u8]) -> impl Iterator<Item = ReplicaId> {
+        let most = match self.write_to {
             WriteTo::All => self.replicas,
             WriteTo::First => 1,
-        }
+        };
+        self.placement.holders(key).replicas(self.replicas).take(most)
     }
 
     pub(super) fn fences(&self) -> FenceOptions {

@@ -59,10 +59,8 @@ impl TenantWrites {
     /// Creates the writes of tenants without limits on the rates.
     pub(super) fn new(options: TenantOptions, waiting_max: u32) -> Self {
         let TenantOptions { tenants, burst_units, lends, over } = options;
-        Self {
-            queues: TenantQueues::new(TenantQueueOptions { tenants, waiting_max, burst_units, lends }),
-            over,
-        }
+        let options = TenantQueueOptions { tenants, waiting_max: Some(waiting_max), burst_units, lends };
+        Self { queues: TenantQueues::new(options), over }
     }
 
     /// Returns the refusal of a write that could not begin by `due`.

@@ -1,7 +1,7 @@
 //! Progress of a write.
 
 use sherwood_dispatch::{Payer, WaitingId};
-use sherwood_model::Instant;
+use sherwood_model::{Instant, ReplicaId};
 
 use super::action::Write;
 use crate::WriteOutcome;
@@ -22,8 +22,10 @@ pub(super) struct RunningWrite<K, V> {
     pub(super) payer: Option<Payer>,
     /// True if a store has declined the write because of its own limits.
     pub(super) is_throttled: bool,
-    /// Answer of each replica that the write goes to; none until it comes.
-    pub(super) answers: Vec<Option<WriteOutcome>>,
+    /// The replicas that the write goes to, with their answers; none until it comes.
+    pub(super) answers: Vec<(ReplicaId, Option<WriteOutcome>)>,
+    /// True if the client was told that the write is acknowledged, although it has not ended.
+    pub(super) is_acknowledged: bool,
 }
 
 /// Stages of a write.

@@ -47,7 +47,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         if let Some(counts) = self.demand.get_mut(tenant.index()) {
             counts.count_write(self.options.units.writes, bytes);
         }
-        let answers = vec![None; self.options.written_replicas()];
+        let written = self.options.written_replicas(write.key.as_ref());
+        let answers = written.map(|replica| (replica, None)).collect();
         let running = RunningWrite {
             write,
             begun: now,
@@ -58,6 +59,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             payer: None,
             is_throttled: false,
             answers,
+            is_acknowledged: false,
         };
         self.check_due_next();
         self.writes.insert(id, running);
@@ -76,7 +78,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         running.stage = Stage::Sent;
         Some(WriteOrder {
             write: id,
-            replicas: (0..running.answers.len()).map(ReplicaId::from_index).collect(),
+            replicas: running.answers.iter().map(|(replica, _)| *replica).collect(),
             key: running.write.key.clone(),
             change: running.write.change.clone(),
             deadline: running.due,
@@ -105,11 +107,50 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let Some(running) = self.writes.get_mut(&id).filter(|running| running.stage == Stage::Sent) else {
             return;
         };
-        let Some(answer @ None) = running.answers.get_mut(replica.index()) else { return };
+        let answer = running.answers.iter_mut().find(|(of, _)| *of == replica);
+        let Some((_, answer @ None)) = answer else { return };
         *answer = Some(outcome);
-        if running.answers.iter().all(Option::is_some) {
+        if running.answers.iter().all(|(_, answer)| answer.is_some()) {
             self.end_write(now, cache, id);
+        } else if outcome == WriteOutcome::Acknowledged {
+            self.acknowledge_early(now, cache, id, replica);
         }
+    }
+
+    /// Acknowledges a write that goes on, if enough replicas have made it; `replica` was the last.
+    /// Nothing that was read or cached before answers for its key any more.
+    fn acknowledge_early(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        id: WriteId,
+        replica: ReplicaId,
+    ) {
+        let Some(running) = self.writes.get_mut(&id) else { return };
+        let made =
+            |(_, answer): &&(ReplicaId, Option<WriteOutcome>)| *answer == Some(WriteOutcome::Acknowledged);
+        let needed = self.options.acknowledge.needed(running.answers.len());
+        if running.answers.iter().filter(made).count() < needed {
+            return;
+        }
+        let key = running.write.key.clone();
+        if !std::mem::replace(&mut running.is_acknowledged, true) {
+            self.fence_fetches(&key);
+            for &partition in &self.options.partitions {
+                cache.cache().remove(partition, key.as_ref(), &Access::at(now));
+            }
+            self.acknowledged_writes.push_back(id);
+        }
+        self.acknowledged.insert(key, replica);
+    }
+
+    /// Returns the next write that is acknowledged although it has not ended
+    /// ([`BackendOptions::acknowledge`]), or none until the next input. To be polled before
+    /// [`poll_action`](Self::poll_action), which tells of its end.
+    ///
+    /// [`BackendOptions::acknowledge`]: super::BackendOptions::acknowledge
+    pub fn poll_acknowledged(&mut self) -> Option<WriteId> {
+        self.acknowledged_writes.pop_front()
     }
 
     /// Ends all writes in flight, since the process ends, so that the cache keeps none of their
@@ -161,17 +202,18 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Ends a write when it was answered or has timed out. The only place where writes affect
     /// fetches and the cache: nothing fetched before replaces the written value.
     pub(super) fn end_write(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
-        let Some(RunningWrite { write, due, stage, answers, unpaid, payer, is_throttled, .. }) =
-            self.writes.remove(&id)
-        else {
-            return;
-        };
+        let Some(running) = self.writes.remove(&id) else { return };
+        let RunningWrite { write, due, stage, answers, unpaid, payer, is_throttled, is_acknowledged, .. } =
+            running;
+        if is_acknowledged {
+            self.acknowledged.remove(&write.key);
+        }
         self.check_due_next();
         self.writes_due.remove(&(due, id));
         let sent = stage == Stage::Sent;
         let outcome = match stage {
             Stage::Sent => {
-                let answers = answers.into_iter().map(|answer| answer.unwrap_or(WriteOutcome::Unknown));
+                let answers = answers.into_iter().map(|(_, answer)| answer.unwrap_or(WriteOutcome::Unknown));
                 WriteOutcome::of_all(answers)
             }
             Stage::Waiting | Stage::Ready => WriteOutcome::NotDone,

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind, Value};
 use sherwood_dispatch::{
-    Counters, Options, OverRate, ProbeOptions, RampOptions, RetryOptions, TenantOptions,
+    Counters, LeaseId, Options, OverRate, ProbeOptions, QueueScope, RampOptions, RetryOptions, TenantOptions,
 };
 use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64, TenantId};
 use sherwood_path::{
-    Backend, BackendOptions, BackendUse, FillCounts, Holdings, Rules, WriteId, WriteOptions, WriteTo,
+    Acknowledge, Backend, BackendOptions, BackendUse, FillCounts, Holdings, Rules, WriteId, WriteOptions,
+    WriteTo,
 };
 
 use crate::events::{At, Content, Key, Stored, TENANTS, key};
 use crate::reads::Waiter;
-use crate::store::Stores;
+use crate::store::{Moment, Stores};
 
 pub(crate) const NUMBERS: u8 = 6;
 pub(crate) const BACKENDS: At = 4;
@@ -41,6 +42,8 @@ pub(crate) struct Running {
     pub(crate) beside: bool,
     /// Replicas that have answered the write; none while it is not sent.
     pub(crate) answered: Option<BTreeSet<usize>>,
+    /// The moment at which it was acknowledged while it went on.
+    pub(crate) acknowledged: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(crate) struct Side {
     options: BackendOptions,
     hash: SeededState,
     pub(crate) stores: Stores,
+    /// Leases that may be held or wait.
+    pub(crate) leases: Vec<LeaseId>,
     /// The writes in flight, by the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
     /// Ids of all writes of this process, by the version they write.
@@ -93,6 +98,7 @@ impl Side {
                 queued_calls_max: draw(6) as u32,
                 waiters_max: draw(60) as u32 + 10,
                 timeout: timeout(at),
+                scope: if draw(3) == 0 { QueueScope::Tier } else { QueueScope::Replica },
                 retry: RetryOptions { per_call_max: 2, ratio: 0.2, burst: 5 },
                 probe: ProbeOptions {
                     failures_max: 4,
@@ -114,6 +120,7 @@ impl Side {
         let options = BackendOptions {
             rules: draw_rules(&mut draw),
             write_to: if primary { WriteTo::First } else { WriteTo::All },
+            acknowledge: [Acknowledge::All, Acknowledge::Majority, Acknowledge::First][draw(3) as usize],
             settle,
             writes_max,
             fenced_keys_max,
@@ -125,6 +132,7 @@ impl Side {
             options,
             hash,
             stores: Stores::new(at, replicas, NUMBERS, primary.then_some(LAG_MAX)),
+            leases: Vec::new(),
             running: BTreeMap::new(),
             ids: BTreeMap::new(),
             foreign: BTreeMap::new(),
@@ -146,6 +154,7 @@ impl Side {
             self.machine.handle_restart(now, unsettled);
         }
         self.ids.clear();
+        self.leases.clear();
         self.flush_at = None;
     }
 
@@ -155,6 +164,15 @@ impl Side {
             .iter()
             .find(|(_, running)| running.id == id)
             .map(|(version, running)| (*version, running))
+    }
+
+    /// Returns the number of replicas that have to make a write before it is acknowledged.
+    pub(crate) fn needed(&self) -> usize {
+        match self.options.acknowledge {
+            Acknowledge::First => 1,
+            Acknowledge::Majority => self.stores.written_to() / 2 + 1,
+            Acknowledge::All => self.stores.written_to(),
+        }
     }
 
     pub(crate) fn rules(&self) -> &Rules {
@@ -190,6 +208,9 @@ impl Side {
                 replica.in_flight_calls <= in_flight_calls_max && replica.queued_calls <= queued_calls_max;
             assert!(is_bounded, "{stats:?}");
         }
+        let workers = in_flight_calls_max * stats.replicas.len() as u32;
+        assert!(stats.calls_for_any_replica <= workers + queued_calls_max, "{stats:?}");
+        assert!(stats.leases <= queued_calls_max, "{stats:?}");
         let Counters { asked, answered, timed_out, failed, refused, .. } = stats.counters;
         assert_eq!(asked, answered + timed_out + failed + refused + u64::from(stats.waiters));
     }
@@ -197,6 +218,7 @@ impl Side {
     pub(crate) fn assert_at_rest(&self) {
         let stats = self.machine.stats();
         assert_eq!((stats.waiters, stats.keys, stats.calls, stats.joinable_keys), (0, 0, 0, 0));
+        assert_eq!((stats.leases, stats.calls_for_any_replica), (0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up));
         let Holdings { writes, written_or_fenced_keys, .. } = self.machine.holdings();
         assert_eq!((writes, written_or_fenced_keys, self.machine.next_timeout()), (0, 0, None));

@@ -12,6 +12,8 @@ pub(crate) struct Log {
     entries: Vec<Content>,
     /// Times from which on no entry before this position may be read; both ascend.
     floors: Vec<(Moment, usize)>,
+    /// The same for writes that are acknowledged while they go on.
+    early: Vec<(Moment, usize)>,
 }
 
 /// A time, and a number that orders events while the clock stands still.
@@ -46,6 +48,7 @@ impl Stores {
         let log = |number| Log {
             entries: vec![(number != 0).then(|| value(backend, number, 0))],
             floors: Vec::new(),
+            early: Vec::new(),
         };
         let replica =
             || Replica { dead: false, logs: (0..numbers).map(log).collect(), last_copy: Instant::ZERO };
@@ -86,14 +89,32 @@ impl Stores {
         }
     }
 
+    /// Forbids what was stored before a write that is acknowledged while it goes on, for reads that
+    /// begin from `moment` on. It is at these `places`; where it has not arrived, nothing of before
+    /// may be read.
+    pub(crate) fn raise_early(&mut self, number: u8, moment: Moment, places: &[Option<usize>]) {
+        for (replica, place) in self.replicas.iter_mut().zip(places) {
+            let log = &mut replica.logs[usize::from(number)];
+            log.early.push((moment, place.unwrap_or(log.entries.len())));
+        }
+    }
+
+    /// Withdraws what was forbidden at this moment, since the write was not made everywhere.
+    pub(crate) fn withdraw(&mut self, number: u8, moment: Moment) {
+        for replica in &mut self.replicas {
+            replica.logs[usize::from(number)].early.retain(|(at, _)| *at != moment);
+        }
+    }
+
     /// Returns true if a read that began at `asked` may return this content.
     pub(crate) fn may_be_read(&self, number: u8, content: Content, asked: Moment) -> bool {
         let sources = if self.primary { 1 } else { self.replicas.len() };
         (0..sources).any(|replica| {
-            let Log { entries, floors } = self.log(replica, number);
-            let floor =
-                floors.iter().rev().find(|(moment, _)| *moment <= asked).map_or(0, |(_, floor)| *floor);
-            entries[floor..].contains(&content)
+            let Log { entries, floors, early } = self.log(replica, number);
+            let last = |of: &[(Moment, usize)]| {
+                of.iter().rev().find(|(moment, _)| *moment <= asked).map_or(0, |(_, floor)| *floor)
+            };
+            entries[last(floors).max(last(early))..].contains(&content)
         })
     }
 

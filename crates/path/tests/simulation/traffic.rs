@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{BackendId, Demand, TenantId};
+use sherwood_model::{BackendId, Demand, RequestId, TenantId};
 use sherwood_path::{Query, Staleness};
 
 use crate::events::{At, Event, Key, TENANTS, Which, key};
@@ -89,7 +89,8 @@ impl World {
         let late_after = self.draw_time(timeout(backend) / 2);
         let staleness = self.sides[backend].rules().staleness(when_late, late_after);
         let query = query(backend, tenant, keys);
-        let demand = Demand { best_effort, ..query.demand };
+        let request = RequestId::new(self.draw(4));
+        let demand = Demand { best_effort, request, ..query.demand };
         Query { demand, staleness, ..query }
     }
 

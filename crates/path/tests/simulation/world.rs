@@ -8,6 +8,7 @@ use std::mem;
 use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Item, NewItem, Options as CacheOptions, Partition, Value};
+use sherwood_dispatch::LeaseAction;
 use sherwood_model::{BackendId, DemandKind, Instant, PartitionId, SeededState, SplitMix64, TenantId};
 use sherwood_path::{Action, AnswerCache, Backend, Fetched};
 
@@ -224,6 +225,9 @@ impl World {
         if self.negligent && self.fails(backend) && self.once_in(4) {
             self.report_strays(backend);
         }
+        if self.fails(backend) && self.once_in(20) {
+            self.lease(backend);
+        }
         self.wake_requests();
         self.check_requests();
         if self.step.is_multiple_of(LOOK) {
@@ -303,6 +307,15 @@ impl World {
 
     /// Carries out all actions of a backend, or lets a negligent driver carry them out.
     pub(crate) fn carry_out_all(&mut self, backend: At) {
+        while let Some(write) = self.sides[backend].machine.poll_acknowledged() {
+            self.acknowledge_write(backend, write);
+        }
+        while let Some(action) = self.sides[backend].machine.poll_lease() {
+            self.count(match action {
+                LeaseAction::Grant { .. } => "lease granted",
+                LeaseAction::End { .. } => "lease expired or given up",
+            });
+        }
         while let Some(action) = self.sides[backend].machine.poll_action() {
             if !self.negligent || !self.fails(backend) || !self.once_in(10) {
                 self.carry_out(backend, action);

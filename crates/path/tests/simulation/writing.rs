@@ -10,6 +10,7 @@ use sherwood_path::{Change, Write, WriteId, WriteOptions, WriteOrder, WriteOutco
 use crate::events::{Arrival, At, Content, Event, Stored, TENANTS, Which, key};
 use crate::side::{HEALTHY, Running, partition, read, timeout};
 use crate::store::value;
+use crate::traffic::demand;
 use crate::world::World;
 
 impl World {
@@ -44,8 +45,8 @@ impl World {
         };
         let side = &mut self.sides[backend];
         let places = vec![None; side.stores.written_to()];
-        let running =
-            Running { id, number, begun: self.now, options, content, places, beside: false, answered: None };
+        let (begun, beside, answered, acknowledged) = (self.now, false, None, None);
+        let running = Running { id, number, begun, options, content, places, beside, answered, acknowledged };
         side.running.insert(version, running);
         if let Some(content) = content.filter(|_| options.cache_first) {
             side.shown.insert(content, None);
@@ -204,6 +205,44 @@ impl World {
         });
     }
 
+    /// Checks a write that is acknowledged while it goes on.
+    pub(crate) fn acknowledge_write(&mut self, backend: At, id: WriteId) {
+        let (moment, needed) = (self.moment(), self.sides[backend].needed());
+        let (version, _) = self.sides[backend].running(id).expect("it has not ended");
+        let side = &mut self.sides[backend];
+        let running = side.running.get_mut(&version).expect("it was found");
+        assert_eq!(running.acknowledged.replace(moment), None, "a write is acknowledged once");
+        let made = running.places.iter().flatten().count();
+        assert!((needed..running.places.len()).contains(&running.answered.as_ref().map_or(0, BTreeSet::len)));
+        assert!(made >= needed, "{made} of {needed} replicas have made an acknowledged write");
+        side.stores.raise_early(running.number, moment, &running.places);
+        let number = running.number;
+        for tenant in 0..TENANTS {
+            let access = Access { flags: AccessFlags::SEE_STALE, ..Access::at(self.now) };
+            let cached = self.cache.peek(partition(backend, tenant), &key(number), &access, read);
+            assert_eq!(cached, None, "an acknowledged write leaves a value of before in the cache");
+        }
+        self.count("write acknowledged before its end");
+    }
+
+    /// Asks for a slot of a replica, or ends a lease, which may have expired.
+    pub(crate) fn lease(&mut self, backend: At) {
+        if self.once_in(2)
+            && let Some(lease) = self.sides[backend].leases.pop()
+        {
+            let was_held = self.drive(backend, |machine, now, cache| machine.end_lease(now, cache, lease));
+            return self.count(if was_held { "lease ended" } else { "lease ended after it had expired" });
+        }
+        let (lasts, entropy) = (self.draw_time(timeout(backend)), self.draw(u64::MAX));
+        let demand = demand(0);
+        let leased =
+            self.drive(backend, |machine, now, cache| machine.lease(now, cache, &demand, lasts, entropy));
+        match leased {
+            Ok(lease) => self.sides[backend].leases.push(lease),
+            Err(_) => self.count("lease refused"),
+        }
+    }
+
     /// Reports what did not happen, like a negligent driver: an answer that the machine has
     /// already, an answer to a write that was not sent or has ended, the answer of a replica that
     /// is not written to, a turn that has not come or is over, or a probe that was not sent.
@@ -251,8 +290,11 @@ impl World {
     pub(crate) fn end_write(&mut self, backend: At, id: WriteId, outcome: WriteOutcome, sent: bool) {
         let side = &mut self.sides[backend];
         let (version, _) = side.running(id).expect("a write ends once");
-        let Running { number, options, content, places, beside, .. } =
+        let Running { number, options, content, places, beside, acknowledged, .. } =
             side.running.remove(&version).expect("it was found");
+        if let Some(moment) = acknowledged.filter(|_| outcome != WriteOutcome::Acknowledged) {
+            side.stores.withdraw(number, moment);
+        }
         let tenant = options.tenant.0 as u8;
         if let Some(ended) = content.and_then(|content| side.shown.get_mut(&content)) {
             *ended = Some(self.now);

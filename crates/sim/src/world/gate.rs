@@ -1,25 +1,25 @@
 //! The gate of tenants' network at a node.
 
-use sherwood_dispatch::{DebtQueues, TenantGate};
+use std::sync::Arc;
+
+use sherwood_dispatch::{Charged as _, DebtOptions, DebtQueues, TenantGate};
 use sherwood_model::{Instant, Legs, TenantId};
 
 /// Rates of the tenants' network at a node, and the requests that wait for them.
-#[derive(Clone)]
 pub(crate) struct Network {
-    pub(super) gate: TenantGate,
+    gate: Arc<TenantGate>,
     pub(super) waiting: DebtQueues<u32>,
     /// The time of the next wake-up.
     pub(super) armed: Option<Instant>,
     /// The legs whose bytes are charged.
     pub(super) legs: Legs,
-    /// Most requests of a tenant that may wait. An open loop sends without end; a daemon has its
-    /// bounds on connections.
-    pub(super) waiting_max: u32,
 }
 
 impl Network {
-    pub(crate) fn new(gate: TenantGate, legs: Legs, waiting_max: u32) -> Self {
-        Self { gate, waiting: DebtQueues::new(), armed: None, legs, waiting_max }
+    /// Returns the gate of a network without rates, of which no requests wait yet.
+    pub(crate) fn new(gate: TenantGate, legs: Legs, options: DebtOptions) -> Self {
+        let gate = Arc::new(gate);
+        Self { waiting: DebtQueues::new(gate.clone(), options), gate, armed: None, legs }
     }
 
     /// Returns how many requests of a tenant wait.

@@ -1,6 +1,7 @@
 //! Requests at the gate of tenants' network: they wait until their tenant's debt is paid.
 
-use sherwood_model::{Legs, PartitionId, TenantId};
+use sherwood_dispatch::DebtWork;
+use sherwood_model::{Instant, Legs, PartitionId, TenantId};
 
 use super::gate::Network;
 use super::{Event, Family, Simulation};
@@ -11,29 +12,24 @@ impl<F: Family> Simulation<F> {
     #[inline]
     pub(crate) fn arrive(&mut self, number: u32) {
         let Some(live) = self.live.get(number) else { return };
-        let (node, now) = (live.node, self.now);
-        let Some(Network { gate, waiting, waiting_max, .. }) = &mut self.nodes[usize::from(node)].network
-        else {
+        let (node, tenant) = (live.node, F::tenant(&live.client));
+        let Some(Network { waiting, .. }) = &mut self.nodes[usize::from(node)].network else {
             return self.start(number);
         };
-        let tenant = F::tenant(&live.client);
-        let paid_at = gate.charge(now, tenant, 0.0);
-        if waiting.waiting(tenant) >= *waiting_max {
-            return self.refuse(number, paid_at.map(|paid_at| paid_at - now));
-        }
-        if waiting.hold(now, tenant, paid_at, || number).is_none() {
-            self.let_in(node, tenant, number);
+        let work = DebtWork { units: self.family.client_bytes(&live.client), latest: Instant::NEVER };
+        match waiting.enter(self.now, tenant, work, || number) {
+            Ok(None) => self.start(number),
+            Ok(Some(_)) => {}
+            Err(refusal) => return self.refuse(number, Some(refusal.retry_in())),
         }
         self.arm_network(node);
     }
 
     /// Starts the requests that the rates of network allow.
     pub(super) fn admit(&mut self, node: u16) {
-        while let Some(Network { gate, waiting, .. }) = &mut self.nodes[usize::from(node)].network {
-            let now = self.now;
-            let started = waiting.start_next(now, |tenant| gate.charge(now, tenant, 0.0));
-            let Some((tenant, number)) = started else { break };
-            self.let_in(node, tenant, number);
+        while let Some(Network { waiting, .. }) = &mut self.nodes[usize::from(node)].network {
+            let Some((_, number)) = waiting.start_next(self.now) else { break };
+            self.start(number);
         }
         self.arm_network(node);
     }
@@ -63,16 +59,10 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    fn let_in(&mut self, node: u16, tenant: TenantId, number: u32) {
-        let bytes = self.live.get(number).map_or(0.0, |live| self.family.client_bytes(&live.client));
-        self.charge(node, tenant, bytes);
-        self.start(number);
-    }
-
-    /// Charges a tenant's network, for all that its requests take.
+    /// Charges a tenant's network bytes beside those of a request's client.
     fn charge(&mut self, node: u16, tenant: TenantId, bytes: f64) {
         if let Some(network) = &mut self.nodes[usize::from(node)].network {
-            network.gate.charge(self.now, tenant, bytes);
+            network.waiting.charge(self.now, tenant, bytes);
         }
     }
 

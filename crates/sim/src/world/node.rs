@@ -91,7 +91,11 @@ impl<K> Node<K> {
 
 impl<K: Clone> Node<K> {
     /// Returns a copy. O(memory) time and additional memory.
+    ///
+    /// # Panics
+    /// If the node's network has rates: requests that wait for them are not copied.
     pub(crate) fn copy(&mut self) -> Self {
+        assert!(self.network.is_none(), "only nodes whose network has no rates are copied");
         Self {
             cache: self.cache.copy(Arc::new(Heap)),
             machines: self.machines.clone(),
@@ -99,7 +103,7 @@ impl<K: Clone> Node<K> {
             writes: self.writes.clone(),
             control: self.control.clone(),
             resizing: self.resizing.clone(),
-            network: self.network.clone(),
+            network: None,
             owners: self.owners.clone(),
         }
     }

@@ -41,7 +41,7 @@ use tenant::{Tenant, Waiting};
 /// use sherwood_dispatch::{Payer, TenantQueueOptions, TenantQueues};
 /// use sherwood_model::{Instant, TenantId};
 ///
-/// let options = TenantQueueOptions { tenants: 2, waiting_max: 100, burst_units: 1, lends: false };
+/// let options = TenantQueueOptions { tenants: 2, waiting_max: Some(100), burst_units: 1, lends: false };
 /// let mut reads = TenantQueues::new(options);
 /// let now = Instant::from_secs(1);
 /// reads.set_rates(now, 300.0, &[100.0, 200.0]);
@@ -57,7 +57,7 @@ use tenant::{Tenant, Waiting};
 #[derive(Clone, Debug)]
 pub struct TenantQueues<T> {
     tenants: Vec<Tenant<T>>,
-    bounds: Bounds,
+    bounds: Option<Bounds>,
     rates: TenantRates,
     /// Virtual time: the tag of the latest start.
     virtual_now: Instant,
@@ -76,8 +76,9 @@ pub struct TenantQueues<T> {
 pub struct TenantQueueOptions {
     /// Number of tenants, whose ids are below it.
     pub tenants: u16,
-    /// Most that may wait. Half of it is divided among the tenants, the rest is common.
-    pub waiting_max: u32,
+    /// Most that may wait: half of it is divided among the tenants, the rest is common. None if the
+    /// user bounds what enters.
+    pub waiting_max: Option<u32>,
     /// Units of a tenant that were not used and may be used later, if they are more than those of
     /// 10 ms. Work arrives at random: without some units, one of a low rate would wait for most of
     /// the time between two units, although the rate suffices.
@@ -111,7 +112,7 @@ impl<T> TenantQueues<T> {
         let TenantQueueOptions { tenants, waiting_max, burst_units, lends } = options;
         Self {
             tenants: (0..tenants).map(|_| Tenant::default()).collect(),
-            bounds: Bounds::new(waiting_max, tenants),
+            bounds: waiting_max.map(|max| Bounds::new(max, tenants)),
             rates: TenantRates::new(tenants, burst_units, lends),
             virtual_now: Instant::ZERO,
             payable: BTreeSet::new(),
@@ -161,8 +162,9 @@ impl<T> TenantQueues<T> {
         self.check(now, id, until)?;
         let serial = self.serial;
         self.serial += 1;
-        self.bounds.add(self.tenants[id.index()].waiting);
-        self.tenants[id.index()].waiting += 1;
+        let waiting = &mut self.tenants[id.index()].waiting;
+        self.bounds.iter_mut().for_each(|bounds| bounds.add(*waiting));
+        *waiting += 1;
         self.push(now, serial, Waiting { tenant: id, work, units });
         Ok(WaitingId { tenant: id, serial })
     }
@@ -194,11 +196,14 @@ impl<T> TenantQueues<T> {
     pub fn check(&mut self, now: Instant, id: TenantId, until: Option<Instant>) -> Result<(), TenantRefusal> {
         let (is_lending, starts_at) = (self.rates.is_lending(now), self.expected_start(now, id));
         let tenant = &mut self.tenants[id.index()];
-        let refusal = if starts_at == now || self.bounds.has_room(tenant.waiting) {
-            let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
-            is_late.then_some(TenantRefusal::TooLate { starts_in: starts_at - now })
-        } else {
-            Some(TenantRefusal::Full { limit: self.bounds.max(), retry_in: starts_at - now })
+        let refusal = match &self.bounds {
+            Some(bounds) if starts_at > now && !bounds.has_room(tenant.waiting) => {
+                Some(TenantRefusal::Full { limit: bounds.max(), retry_in: starts_at - now })
+            }
+            _ => {
+                let is_late = !is_lending && until.is_some_and(|until| starts_at > until);
+                is_late.then_some(TenantRefusal::TooLate { starts_in: starts_at - now })
+            }
         };
         tenant.refused += u64::from(refusal.is_some());
         refusal.map_or(Ok(()), Err)
@@ -243,7 +248,7 @@ impl<T> TenantQueues<T> {
     fn note_end(&mut self, id: TenantId) {
         let tenant = &mut self.tenants[id.index()];
         tenant.waiting -= 1;
-        self.bounds.remove(tenant.waiting);
+        self.bounds.iter_mut().for_each(|bounds| bounds.remove(tenant.waiting));
     }
 
     /// Gives back units that a start has charged, because the work was not done.

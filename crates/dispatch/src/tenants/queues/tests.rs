@@ -14,7 +14,7 @@ fn at(ms: u64) -> Instant {
 
 fn queues(tenants: u16, lends: bool, rates: &[f64]) -> TenantQueues<u32> {
     let mut queues =
-        TenantQueues::new(TenantQueueOptions { tenants, waiting_max: 8_000, burst_units: 0, lends });
+        TenantQueues::new(TenantQueueOptions { tenants, waiting_max: Some(8_000), burst_units: 0, lends });
     queues.set_rates(at(1_000), rates.iter().sum(), rates);
     queues
 }
@@ -133,8 +133,12 @@ fn cost_that_becomes_known_later_is_a_debt_that_the_tenant_pays() {
 
 #[test]
 fn work_beyond_the_tenants_part_and_the_common_one_is_refused_with_the_time_to_try_again() {
-    let mut queues =
-        TenantQueues::new(TenantQueueOptions { tenants: 2, waiting_max: 8, burst_units: 0, lends: false });
+    let mut queues = TenantQueues::new(TenantQueueOptions {
+        tenants: 2,
+        waiting_max: Some(8),
+        burst_units: 0,
+        lends: false,
+    });
     queues.set_rates(at(5_000), 20.0, &[10.0, 10.0]);
     queues.charge(at(5_000), T0, Payer::Own, 10.0);
     queues.charge(at(5_000), T1, Payer::Own, 10.0);
@@ -256,7 +260,7 @@ proptest! {
         steps in prop::collection::vec((0..7_u8, 0..3_u16, 0..40_u64), 1..400),
         lends in any::<bool>(),
     ) {
-        let mut queues = TenantQueues::new(TenantQueueOptions { tenants: 3, waiting_max: 20, burst_units: 0, lends });
+        let mut queues = TenantQueues::new(TenantQueueOptions { tenants: 3, waiting_max: Some(20), burst_units: 0, lends });
         let mut model: BTreeMap<u16, VecDeque<(WaitingId, u32)>> = BTreeMap::new();
         let (mut now, mut next) = (at(1_000), 0);
         for (step, tenant, amount) in steps {
@@ -305,7 +309,7 @@ proptest! {
 
 #[test]
 fn burst_in_units_lets_random_work_of_a_low_rate_start_at_once() {
-    let options = TenantQueueOptions { tenants: 1, waiting_max: 100, burst_units: 3, lends: false };
+    let options = TenantQueueOptions { tenants: 1, waiting_max: Some(100), burst_units: 3, lends: false };
     let mut queues = TenantQueues::new(options);
     let now = Instant::from_secs(10);
     queues.set_rates(now, 1.0, &[1.0]);

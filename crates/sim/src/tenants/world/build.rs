@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
-use sherwood_dispatch::{Options as DispatchOptions, OverRate, RetryOptions, TenantGate, TenantOptions};
+use sherwood_dispatch::{
+    DebtOptions, Options as DispatchOptions, OverRate, RetryOptions, TenantGate, TenantOptions,
+};
 use sherwood_model::{BackendId, Instant, Legs, PartitionId, ResourceKind, SeededState, TenantId, Unit};
 use sherwood_path::{BackendOptions, Units};
 use sherwood_workload::tenants::{self as workload, Kind, Load, Resource, Scenario, Tenant};
@@ -133,8 +135,9 @@ fn network(setup: &Setup, scenario: &Scenario) -> Network {
         workload::Legs::Both => Legs::Both,
         workload::Legs::Client => Legs::Client,
     });
-    let waiting_max = WAITING_MAX / u32::from(tenants.max(1));
-    Network::new(TenantGate::new(tenants, setup.knobs.lends), legs, waiting_max)
+    // An open loop sends without end; a daemon has its bounds on connections.
+    let options = DebtOptions { waiting_max: Some((WAITING_MAX, tenants)), ..DebtOptions::default() };
+    Network::new(TenantGate::new(tenants, setup.knobs.lends), legs, options)
 }
 
 /// Returns the units of a backend's reads and writes, as the scenario's resources say.

@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, SeededState, TenantId};
+use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, RequestId, SeededState, TenantId};
 
 use super::draws::Draws;
-use crate::fetch::{ATTEMPTS_MAX, Later};
+use crate::fetch::{ATTEMPTS_MAX, AttemptState, Later};
 use crate::rules::names::AnyReplication;
 use crate::rules::{AttemptPlan, CancelRule};
 use crate::slab::Id;
 use crate::{
-    Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, Options,
-    OverRate, ProbeOptions, QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions,
-    TenantOptions, Waiters,
+    Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, LeaseAction,
+    LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueueScope, QueuedCall, RampOptions, ReplicaQueue,
+    Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -61,6 +61,7 @@ pub(super) struct Faults {
 pub(super) enum Echo {
     Reply { attempt: AttemptId, reply: Reply<Value> },
     Probe { replica: ReplicaId, ok: bool },
+    EndLease(LeaseId),
 }
 
 #[derive(Debug)]
@@ -77,6 +78,13 @@ pub(super) struct Backend {
     pub(super) alive: Vec<bool>,
     /// Calls that were made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
+    /// Leases that have not ended, with the replicas of those that hold a slot.
+    leases: BTreeMap<LeaseId, Option<ReplicaId>>,
+    /// Share of the fetches that come with a lease, need a write or belong to a request, in
+    /// percent.
+    with_hooks: u64,
+    /// The latest write that a replica was said to have applied.
+    applied: u64,
     waiting: BTreeMap<Waiter, (Key, Instant)>,
     versions: Vec<u64>,
     calls_by_replica: Vec<u64>,
@@ -105,6 +113,7 @@ impl Backend {
                 interval_max: interval_min * draws.within(1..=8) as u32,
             },
             ramp: (draws.within(0..=3) == 0).then(RampOptions::default),
+            scope: draw_of(draws, [QueueScope::Replica, QueueScope::Tier]),
             queue: draw_of(draws, [QueueChoice::Fifo, QueueChoice::Edf { alpha: Percent::ALPHA }]),
             balance: draw_of(
                 draws,
@@ -153,7 +162,7 @@ impl Backend {
             ..Options::default()
         };
         let faults = Faults { delay_max: Duration::from_millis(10), ..Faults::default() };
-        Self { healthy: true, ..Self::new(options, faults, 3, draws) }
+        Self { healthy: true, with_hooks: 0, ..Self::new(options, faults, 3, draws) }
     }
 
     /// Creates a backend that makes one attempt for a fetch or, as often, the attempts of
@@ -163,6 +172,7 @@ impl Backend {
         dispatch.replication = AnyReplication::Test(plan_by_class);
         let latency = faults.delay_max / 2;
         dispatch.replicas.iter_mut().for_each(|replica| warm_up(&mut replica.queue, latency));
+        dispatch.tier.iter_mut().for_each(|tier| warm_up(&mut tier.queue, latency));
         Self {
             dispatch,
             options,
@@ -172,6 +182,9 @@ impl Backend {
             with_deadline: draws.within(0..=1) * 80,
             alive: vec![true; replicas],
             active: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            with_hooks: draws.within(0..=1) * 20,
+            applied: 0,
             waiting: BTreeMap::new(),
             versions: vec![0; KEYS as usize],
             calls_by_replica: vec![0; replicas],
@@ -211,8 +224,33 @@ impl Backend {
         let deadline = Duration::from_nanos(draws.within(0..=2 * self.options.timeout.as_nanos() as u64));
         let deadline = draws.chance(self.with_deadline).then_some(now + deadline / 2 - deadline / 8);
         let best_effort = draws.chance(10);
-        let demand = Demand { tenant, class, deadline, best_effort, ..Demand::default() };
-        self.input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()))
+        let after = if draws.chance(self.with_hooks) { self.applied } else { 0 };
+        let request = if draws.chance(self.with_hooks) { RequestId::new(draws.within(0..=3)) } else { None };
+        let demand = Demand { tenant, class, deadline, best_effort, after, request, ..Demand::default() };
+        let mut echoes = self
+            .input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()));
+        if draws.chance(self.with_hooks) {
+            echoes.extend(self.lease(now, &demand, draws));
+            self.applied += 1;
+            let replica = ReplicaId::from_index(draws.within(0..=self.alive.len() as u64 - 1) as usize);
+            let applied = self.applied - draws.within(0..=1);
+            echoes.extend(self.input(now, draws, |dispatch, _| dispatch.note_applied(now, replica, applied)));
+        }
+        echoes
+    }
+
+    /// Asks for a lease. Some clients never end theirs, and some end it twice.
+    fn lease(&mut self, now: Instant, demand: &Demand, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        let timeout = self.options.timeout;
+        let down_before = self.down();
+        let mut echoes = Vec::new();
+        if let Ok(lease) = self.dispatch.lease(now, demand, draws.up_to(timeout), draws.next()) {
+            assert_eq!(self.leases.insert(lease, None), None);
+            let ends = draws.within(0..=2);
+            echoes.extend((0..ends).map(|_| (draws.up_to(timeout), Echo::EndLease(lease))));
+        }
+        echoes.extend(self.follow(now, &down_before, draws));
+        echoes
     }
 
     /// Returns how many waiters were refused because of their tenants' rates.
@@ -249,6 +287,26 @@ impl Backend {
                 }
                 self.follow(now, &down_before, draws)
             }
+            Echo::EndLease(lease) => {
+                let down_before = self.down();
+                let has_ended = self.dispatch.end_lease(now, lease);
+                self.follow_leases();
+                assert_eq!(self.leases.remove(&lease).is_some(), has_ended);
+                self.follow(now, &down_before, draws)
+            }
+        }
+    }
+
+    /// Takes in what the dispatcher says of leases.
+    fn follow_leases(&mut self) {
+        while let Some(action) = self.dispatch.poll_lease() {
+            match action {
+                LeaseAction::Grant { lease, replica, .. } => {
+                    let before = self.leases.insert(lease, Some(replica));
+                    assert_eq!(before, Some(None), "a lease is granted once");
+                }
+                LeaseAction::End { lease, .. } => assert!(self.leases.remove(&lease).is_some()),
+            }
         }
     }
 
@@ -282,6 +340,7 @@ impl Backend {
             }
             echoes.extend(self.carry_out(action, draws));
         }
+        self.follow_leases();
         self.check(now);
         echoes
     }
@@ -390,13 +449,17 @@ impl Backend {
         assert_eq!(stats.waiters as usize, self.waiting.len());
         assert!(stats.joinable_keys <= stats.keys && stats.keys <= stats.waiters as usize);
         self.check_attempts();
+        self.check_tier(now);
+        assert!(self.leases.len() <= queued_calls_max as usize && stats.leases as usize == self.leases.len());
         assert!(!self.healthy || stats.replicas.iter().all(|replica| replica.downs == 0));
         for replica in &stats.replicas {
             assert!(replica.in_flight_calls <= in_flight_calls_max);
             assert!(replica.queued_calls <= queued_calls_max);
             assert!(replica.queued_calls == 0 || replica.in_flight_calls == in_flight_calls_max);
             assert!(replica.queued_calls == 0 || replica.up);
-            let active = self.active.values().filter(|at| **at == replica.replica).count();
+            let calls = self.active.values().filter(|at| **at == replica.replica).count();
+            let held = self.leases.values().filter(|at| **at == Some(replica.replica)).count();
+            let active = calls + held;
             assert_eq!(replica.in_flight_calls as usize, active);
         }
         let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
@@ -417,15 +480,21 @@ impl Backend {
         let Dispatch { replicas, fetches, attempts, later, .. } = &self.dispatch;
         let queued = replicas.iter().flat_map(|replica| {
             let replica_id = replica.id;
-            replica.queue.entries().map(move |attempt| (attempt, replica_id))
+            replica.queue.entries().map(move |attempt| (attempt, Some(replica_id)))
         });
-        let called = self.active.iter().map(|(attempt, replica)| (*attempt, *replica));
+        let in_tier = self.dispatch.tier.iter().flat_map(|tier| tier.queue.entries().map(|one| (one, None)));
+        let called = self.active.iter().map(|(attempt, replica)| (*attempt, Some(*replica)));
+        let held = self.leases.iter().filter(|(_, replica)| replica.is_some()).map(|(lease, replica)| {
+            let attempt = fetches.get(lease.0).expect("a lease is a fetch").live[0];
+            (AttemptId(attempt), *replica)
+        });
         let mut live = BTreeMap::<_, BTreeSet<_>>::new();
         let mut count = 0;
-        for (attempt, replica) in queued.chain(called) {
+        for (attempt, replica) in queued.chain(in_tier).chain(called).chain(held) {
             let attempt = attempts.get(attempt.0).expect("an attempt that is queued or called is stored");
             assert_eq!(attempt.replica, replica);
-            assert!(live.entry(attempt.fetch).or_default().insert(replica), "two attempts at one replica");
+            let others = live.entry(attempt.fetch).or_default();
+            assert!(others.insert(replica) || replica.is_none(), "two attempts at one replica");
             count += 1;
         }
         let waiting = |tenant| self.dispatch.tenant_reads(TenantId(tenant)).map_or(0, |reads| reads.waiting);
@@ -436,8 +505,34 @@ impl Backend {
         assert!(live.values().all(|replicas| replicas.len() <= ATTEMPTS_MAX), "too many attempts: {live:?}");
     }
 
+    /// Checks that no attempt waits for any replica while one that may answer has room, and that
+    /// one is left for each.
+    fn check_tier(&self, now: Instant) {
+        let Dispatch { tier, replicas, fetches, attempts, options, .. } = &self.dispatch;
+        let Some(tier) = tier else { return };
+        let room = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
+        assert!(u64::from(tier.queue.queued()) <= room + u64::from(options.queued_calls_max));
+        for AttemptId(id) in tier.queue.entries() {
+            let fetch = fetches.get(attempts.get(id).expect("it waits").fetch).expect("it is open");
+            let may_answer = || replicas.iter().filter(|replica| fetch.may_wait_for(replica, replicas.len()));
+            assert!(may_answer().next().is_some(), "an attempt waits in vain");
+            let live = || fetch.live.iter().filter_map(|id| attempts.get(*id));
+            let is_taken = |id| live().any(|attempt| attempt.replica == Some(id));
+            let busy = fetch.demand.request.map_or(&[][..], |one| tier.requests.replicas(now, one));
+            let idle = may_answer().find(|replica| {
+                replica.queue.in_flight() < options.in_flight_calls_max
+                    && replica.applied >= fetch.demand.after
+                    && !is_taken(replica.id)
+                    && !busy.contains(&replica.id)
+            });
+            assert!(idle.is_none(), "an attempt waits although {idle:?} is idle");
+            assert_eq!(attempts.get(id).expect("it waits").state, AttemptState::Queued);
+        }
+    }
+
     pub(super) fn assert_at_rest(&self) {
         let stats = self.dispatch.stats();
+        assert_eq!(stats.leases, 0);
         assert_eq!(self.dispatch.fetches.len(), 0);
         assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up && replica.in_flight_calls == 0));
@@ -447,8 +542,8 @@ impl Backend {
     /// Checks that all replicas are called when as many calls are made as they can hold together.
     pub(super) fn assert_every_replica_is_used(&mut self, now: Instant, draws: &mut Draws) {
         self.calls_by_replica.fill(0);
-        // Copies would take the room of later fetches.
-        self.classes = 1;
+        // Copies and leases would take the room of later fetches.
+        (self.classes, self.with_hooks) = (1, 0);
         let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, .. } =
             self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;

@@ -1,0 +1,107 @@
+//! Leases: slots of replicas that clients hold, such as for the time of a connection.
+//!
+//! A lease is a fetch without keys, whose only attempt holds the slot instead of a call. So it
+//! waits in the same queues, and is balanced by the same rule.
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use sherwood_model::{Demand, Instant, ReplicaId};
+
+use super::{Dispatch, STORED};
+use crate::fetch::{AttemptState, Fetch, Later};
+use crate::slab::Id;
+use crate::{AttemptId, Bound, FetchError, Holders, LeaseAction, LeaseId};
+
+impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
+    /// Asks for a slot of a replica, to be held until [`end_lease`](Self::end_lease), for `lasts`
+    /// at most. The lease waits like an attempt, up to the backend's timeout, and a
+    /// [`LeaseAction::Grant`] follows when it has its slot. No rate of a tenant pays for it.
+    /// `entropy` is 64 fresh random bits.
+    ///
+    /// # Errors
+    /// If as many leases are held or wait as may, no replica takes the lease, or all are down.
+    pub fn lease(
+        &mut self,
+        now: Instant,
+        demand: &Demand,
+        lasts: Duration,
+        entropy: u64,
+    ) -> Result<LeaseId, FetchError> {
+        self.draws.stir(entropy);
+        self.advance(now);
+        let limit = self.options.queued_calls_max;
+        if self.leases >= limit {
+            return Err(FetchError::Overloaded { bound: Bound::Leases, limit });
+        }
+        let expires_at = now + self.options.timeout;
+        let new = Fetch::new(now, expires_at, Holders::All, demand);
+        let id = self.fetches.insert(Fetch { open: 1, lease: Some(lasts), ..new });
+        let offered = self.offer(id, None);
+        let picked = offered.and_then(|()| {
+            let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
+            self.pick(now, id, 1).first().copied().ok_or(refusal)
+        });
+        match picked {
+            Ok(replica) => {
+                self.leases += 1;
+                self.plan(id, expires_at, Later::EndLease);
+                self.place(now, id, replica);
+                Ok(LeaseId(id))
+            }
+            Err(refusal) => {
+                self.fetches.discard(id);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Ends a lease, whose slot is free then, or which waits no longer. Returns false if it has
+    /// ended already.
+    pub fn end_lease(&mut self, now: Instant, LeaseId(id): LeaseId) -> bool {
+        self.advance(now);
+        if self.fetches.get(id).is_none_or(|fetch| fetch.lease.is_none()) {
+            return false;
+        }
+        self.close_lease(id, None);
+        self.settle(now);
+        true
+    }
+
+    /// Returns the next action about a lease, or none until the next input.
+    pub fn poll_lease(&mut self) -> Option<LeaseAction> {
+        self.lease_actions.pop_front()
+    }
+
+    /// Takes in that a lease has its slot.
+    pub(super) fn grant(&mut self, now: Instant, id: Id, replica: ReplicaId, lasts: Duration) {
+        let (lease, expires_at) = (LeaseId(id), now + lasts);
+        self.plan(id, expires_at, Later::EndLease);
+        self.lease_actions.push_back(LeaseAction::Grant { lease, replica, expires_at });
+    }
+
+    /// Ends a lease that has waited or lasted as long as it may.
+    pub(super) fn expire_lease(&mut self, now: Instant, id: Id) {
+        let fetch = self.fetches.get(id).expect(STORED);
+        let is_granted = fetch.live.first().and_then(|attempt| self.attempts.get(*attempt));
+        let is_granted = is_granted.is_some_and(|attempt| attempt.state != AttemptState::Queued);
+        let timeout = fetch.lease.filter(|_| is_granted).unwrap_or(self.options.timeout);
+        self.close_lease(id, Some(FetchError::Timeout { timeout }));
+        self.settle(now);
+    }
+
+    /// Frees what a lease holds, and tells its client the reason if there is one.
+    pub(super) fn close_lease(&mut self, id: Id, error: Option<FetchError>) {
+        for attempt in self.fetches.get(id).expect(STORED).live.clone() {
+            let Some(ended) = self.remove_attempt(attempt) else { continue };
+            match ended.state {
+                AttemptState::Queued => _ = self.queue_of(ended.replica).cancel(AttemptId(attempt)),
+                AttemptState::Started(_) => self.complete(attempt, ended.server(), None),
+            }
+        }
+        self.unplan(id);
+        self.fetches.discard(id);
+        self.leases -= 1;
+        self.lease_actions.extend(error.map(|error| LeaseAction::End { lease: LeaseId(id), error }));
+    }
+}

@@ -1,0 +1,191 @@
+//! Attempts that wait for any replica of the tier, and leases of slots.
+
+use sherwood_model::RequestId;
+
+use super::*;
+use crate::rules::{AttemptPlan, CancelRule};
+use crate::{LeaseAction, LeaseId, QueueScope};
+
+/// Returns a dispatcher whose replicas work on one call each, and at which three more may wait for
+/// any replica.
+pub(super) fn tier_of(replicas: usize, change: impl FnOnce(&mut Options)) -> Machine {
+    machine(replicas, |o| {
+        o.scope = QueueScope::Tier;
+        o.in_flight_calls_max = 1;
+        o.queued_calls_max = 3;
+        change(o);
+    })
+}
+
+fn fetch_for(machine: &mut Machine, ms: u64, demand: Demand, key: &'static str) -> Vec<Act> {
+    machine.handle_fetch(at(ms), &demand, [(key, 1)], 0x9E37);
+    drain(machine)
+}
+
+fn lease(machine: &mut Machine, ms: u64) -> Result<LeaseId, FetchError> {
+    machine.lease(at(ms), &Demand::default(), Duration::from_millis(500), 0x9E37)
+}
+
+fn granted(machine: &mut Machine) -> Option<(LeaseId, ReplicaId)> {
+    match machine.poll_lease() {
+        Some(LeaseAction::Grant { lease, replica, .. }) => Some((lease, replica)),
+        None => None,
+        Some(end) => panic!("{end:?}"),
+    }
+}
+
+#[test]
+fn attempt_in_a_tier_starts_at_the_first_replica_with_room() {
+    let mut machine = tier_of(2, |_| ());
+    let (_, first) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let (second, other) = call(&fetch(&mut machine, 0, &[("b", 1)]));
+    assert_ne!(first, other);
+    for key in ["c", "d", "e"] {
+        assert_eq!(fetch(&mut machine, 1, &[(key, 1)]), []);
+    }
+    assert_eq!(machine.stats().calls_for_any_replica, 3);
+    assert!(matches!(error(&fetch(&mut machine, 1, &[("f", 1)])), FetchError::Overloaded { .. }));
+    let actions = reply(&mut machine, 2, second, Reply::Ok(vec![Some(7)]));
+    let [(_, replica, keys)] = &calls(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!((*replica, &keys[..]), (other, &["c"][..]));
+    let cancelled = wake(&mut machine, 200);
+    assert_eq!(deliveries(&cancelled).len(), 4);
+    assert_empty(&machine);
+}
+
+#[test]
+fn copies_in_a_tier_wait_for_different_replicas() {
+    let two_at_once = |_: &Demand| AttemptPlan { now: 2, later: None, cancel: CancelRule::Always };
+    let mut machine = tier_of(2, |o| o.retry.burst = 9);
+    let (held, busy) = call(&fetch(&mut machine, 0, &[("x", 1)]));
+    machine.replication = AnyReplication::Test(two_at_once);
+    let (first, free) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_ne!(busy, free);
+    assert_eq!(machine.stats().calls_for_any_replica, 1);
+    // The second copy waits for the other replica although the first one's replica is free again.
+    let actions = reply(&mut machine, 1, held, Reply::Ok(vec![None]));
+    assert_eq!(call(&actions).1, busy);
+    let actions = reply(&mut machine, 2, first, Reply::Ok(vec![Some(7)]));
+    assert!(actions.iter().any(|action| matches!(action, Action::Cancel { .. })), "{actions:?}");
+    assert_empty(&machine);
+}
+
+#[test]
+fn attempts_in_a_tier_end_when_no_replica_is_left() {
+    let mut machine = tier_of(1, |o| o.probe.failures_max = 1);
+    let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_eq!(fetch(&mut machine, 0, &[("b", 1)]), []);
+    let actions = reply(&mut machine, 1, attempt, failed(FailureKind::Reset));
+    let errors = deliveries(&actions);
+    assert!(matches!(errors[0].1, Err(FetchError::Failed { .. })), "{errors:?}");
+    assert!(matches!(errors[1].1, Err(FetchError::Unavailable { .. })), "{errors:?}");
+    assert_empty(&machine);
+}
+
+#[test]
+fn retry_in_a_tier_waits_for_another_replica_than_the_failed_one() {
+    let mut machine = tier_of(2, |_| ());
+    let (first, failing) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let (held, other) = call(&fetch(&mut machine, 0, &[("b", 1)]));
+    assert_eq!(calls(&reply(&mut machine, 1, first, failed(FailureKind::Reset))), []);
+    assert_eq!(call(&reply(&mut machine, 2, held, Reply::Ok(vec![None]))).1, other);
+    assert_ne!(failing, other);
+}
+
+#[test]
+fn copies_of_one_request_keep_off_one_server() {
+    let mut machine = tier_of(2, |_| ());
+    machine.balancer = AnyBalancer::Test(|usable, picks| picks.push(usable[0].replica));
+    let copy = Demand { request: RequestId::new(7), ..Demand::default() };
+    let (first, one) = call(&fetch_for(&mut machine, 0, copy, "a"));
+    let (held, other) = call(&fetch_for(&mut machine, 0, Demand::default(), "x"));
+    assert_eq!(fetch_for(&mut machine, 0, copy, "b"), []);
+    let waits = reply(&mut machine, 1, first, Reply::Ok(vec![None]));
+    assert_eq!(calls(&waits), [], "replica {one:?} has worked for the request");
+    assert_eq!(call(&reply(&mut machine, 2, held, Reply::Ok(vec![None]))).1, other);
+    // Once both work for it, either will do.
+    assert_eq!(call(&fetch_for(&mut machine, 3, copy, "c")).1, one);
+}
+
+#[test]
+fn read_is_sent_to_a_replica_that_has_applied_the_write_it_needs() {
+    let after = |after| Demand { after, ..Demand::default() };
+    let mut machine = machine(2, |_| ());
+    machine.note_applied(at(0), ReplicaId(1), 5);
+    for key in ["a", "b"] {
+        assert_eq!(call(&fetch_for(&mut machine, 1, after(5), key)).1, ReplicaId(1));
+    }
+    let refused = fetch_for(&mut machine, 1, after(6), "c");
+    assert_eq!(error(&refused), FetchError::NotAdmitted { replicas: 2 });
+    // In a tier it waits until one has.
+    let mut machine = tier_of(2, |_| ());
+    assert_eq!(fetch_for(&mut machine, 1, after(6), "a"), []);
+    machine.note_applied(at(2), ReplicaId(0), 6);
+    assert_eq!(call(&drain(&mut machine)).1, ReplicaId(0));
+}
+
+#[test]
+fn read_that_needs_a_later_write_does_not_join_an_older_fetch() {
+    let mut machine = machine(1, |_| ());
+    machine.note_applied(at(0), ReplicaId(0), 9);
+    let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let (new, _) = call(&fetch_for(&mut machine, 1, Demand { after: 9, ..Demand::default() }, "a"));
+    assert_eq!(fetch(&mut machine, 2, &[("a", 3)]), [], "an earlier one will do for this");
+    let actions = reply(&mut machine, 3, old, Reply::Ok(vec![Some(7)]));
+    assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), false, vec![1])]);
+    let actions = reply(&mut machine, 4, new, Reply::Ok(vec![Some(8)]));
+    assert_eq!(deliveries(&actions), [("a", Ok(Some(8)), true, vec![1, 3])]);
+    assert_empty(&machine);
+}
+
+#[test]
+fn lease_holds_a_slot_until_it_is_ended() {
+    for scope in [QueueScope::Replica, QueueScope::Tier] {
+        let mut machine = tier_of(1, |o| o.scope = scope);
+        let held = lease(&mut machine, 0).unwrap();
+        assert_eq!(granted(&mut machine), Some((held, ReplicaId(0))));
+        assert_eq!(fetch(&mut machine, 1, &[("a", 1)]), []);
+        let waits = lease(&mut machine, 2).unwrap();
+        assert_eq!(granted(&mut machine), None);
+        assert!(machine.end_lease(at(3), held));
+        assert!(!machine.end_lease(at(3), held));
+        let (attempt, _) = call(&drain(&mut machine));
+        reply(&mut machine, 4, attempt, Reply::Ok(vec![None]));
+        assert_eq!(granted(&mut machine), Some((waits, ReplicaId(0))));
+        assert!(machine.end_lease(at(5), waits));
+        assert_empty(&machine);
+        assert_eq!((machine.stats().leases, machine.next_timeout()), (0, None));
+    }
+}
+
+#[test]
+fn lease_expires_and_one_that_waits_too_long_is_refused() {
+    let mut machine = tier_of(1, |_| ());
+    let held = lease(&mut machine, 0).unwrap();
+    assert!(granted(&mut machine).is_some());
+    let waits = lease(&mut machine, 1).unwrap();
+    assert_eq!(wake(&mut machine, 101), []);
+    let end = |lease, timeout| Some(LeaseAction::End { lease, error: FetchError::Timeout { timeout } });
+    assert_eq!(machine.poll_lease(), end(waits, TIMEOUT));
+    assert_eq!(fetch(&mut machine, 450, &[("a", 1)]), []);
+    call(&wake(&mut machine, 500));
+    assert_eq!(machine.poll_lease(), end(held, Duration::from_millis(500)));
+    assert_eq!(machine.stats().leases, 0);
+}
+
+#[test]
+fn leases_are_bounded_and_end_with_the_last_replica() {
+    let mut machine = tier_of(1, |o| o.probe.failures_max = 1);
+    let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let waiting: Vec<_> = (0..3).map(|_| lease(&mut machine, 0).unwrap()).collect();
+    let refused = FetchError::Overloaded { bound: Bound::Leases, limit: 3 };
+    assert_eq!(lease(&mut machine, 0), Err(refused));
+    reply(&mut machine, 1, attempt, failed(FailureKind::Reset));
+    for waits in waiting {
+        let Some(LeaseAction::End { lease, error }) = machine.poll_lease() else { panic!("it ends") };
+        assert_eq!(lease, waits);
+        assert!(matches!(error, FetchError::Unavailable { .. }), "{error:?}");
+    }
+    assert!(matches!(lease(&mut machine, 2), Err(FetchError::Unavailable { .. })));
+    assert_eq!(machine.stats().leases, 0);
+}

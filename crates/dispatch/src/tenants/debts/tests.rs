@@ -1,0 +1,214 @@
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::TenantGate;
+
+const T0: TenantId = TenantId(0);
+const T1: TenantId = TenantId(1);
+const NEVER: DebtWork = DebtWork { units: 0.0, latest: Instant::NEVER };
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// Rates at which a test says when the debts of two tenants are paid.
+#[derive(Default)]
+struct Debts {
+    paid_at: Mutex<[Instant; 2]>,
+    looks: Mutex<u32>,
+}
+
+impl Debts {
+    fn set(&self, paid_at: [u64; 2]) {
+        *self.paid_at.lock().unwrap() = paid_at.map(at);
+        *self.looks.lock().unwrap() = 0;
+    }
+}
+
+impl Charged for Debts {
+    fn charge(&self, now: Instant, tenant: TenantId, _: f64) -> Option<Instant> {
+        *self.looks.lock().unwrap() += 1;
+        Some(self.paid_at.lock().unwrap()[tenant.index()]).filter(|paid_at| *paid_at > now)
+    }
+
+    fn note_waiting(&self, _: TenantId, _: bool) {}
+}
+
+/// Queues in front of debts that are paid at these milliseconds.
+fn queues<T>(paid_at: [u64; 2]) -> (Arc<Debts>, DebtQueues<T>) {
+    let debts = Arc::new(Debts::default());
+    debts.set(paid_at);
+    (debts.clone(), DebtQueues::new(debts, DebtOptions::default()))
+}
+
+/// Has work wait.
+fn hold<T>(queues: &mut DebtQueues<T>, now: Instant, tenant: TenantId, work: T) -> DebtPlace {
+    queues.enter(now, tenant, NEVER, || work).unwrap().expect("the tenant is in debt, or others wait")
+}
+
+fn gate(tenants: u16, per_s: f64, each: &[f64]) -> Arc<TenantGate> {
+    let gate = Arc::new(TenantGate::new(tenants, false));
+    gate.set_rates(at(500), per_s, each);
+    gate
+}
+
+#[test]
+fn work_without_a_turn_keeps_its_place_before_work_that_had_a_turn() {
+    let (debts, mut queues) = queues([1, 0]);
+    for work in ["a", "b", "c"] {
+        hold(&mut queues, at(0), T0, work);
+    }
+    assert_eq!(queues.start_next(at(1)), Some((T0, "a")));
+    // It has left a debt, and waits again.
+    debts.set([3, 0]);
+    hold(&mut queues, at(1), T0, "a");
+    assert_eq!(queues.start_next(at(1)), None);
+    assert_eq!(queues.next_timeout(), Some(at(3)));
+    let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(3))).collect();
+    assert_eq!(order, [(T0, "b"), (T0, "c"), (T0, "a")]);
+}
+
+#[test]
+fn debt_is_looked_at_once_however_much_waits_for_it() {
+    let (debts, mut queues) = queues([1, 0]);
+    for work in 0..1_000 {
+        hold(&mut queues, at(0), T0, work);
+    }
+    debts.set([9, 0]);
+    assert_eq!(queues.start_next(at(2)), None);
+    assert_eq!(queues.start_next(at(2)), None);
+    assert_eq!((*debts.looks.lock().unwrap(), queues.waiting(T0)), (1, 1_000));
+}
+
+#[test]
+fn tenants_whose_debts_are_paid_start_in_turn() {
+    let (_, mut queues) = queues([1, 2]);
+    for work in 0..2 {
+        hold(&mut queues, at(0), T0, work);
+        hold(&mut queues, at(0), T1, work);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| queues.start_next(at(5))).collect();
+    assert_eq!(order, [(T0, 0), (T1, 0), (T0, 1), (T1, 1)]);
+}
+
+#[test]
+fn tenants_with_one_rate_start_in_the_order_of_arrival() {
+    let gate = gate(3, 1_000.0, &[]);
+    let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+    let mut now = at(1_000);
+    let work = DebtWork { units: 100.0, ..NEVER };
+    gate.charge(now, T0, 100.0);
+    // Each waits again after its turn, which leaves a debt of all.
+    for id in [2, 0, 1] {
+        assert!(queues.enter(now, TenantId(id), work, || ()).unwrap().is_some());
+    }
+    let mut order = Vec::new();
+    while order.len() < 9 {
+        match queues.start_next(now) {
+            Some((tenant, ())) => {
+                order.push(tenant.0);
+                assert!(queues.enter(now, tenant, work, || ()).unwrap().is_some());
+            }
+            None => now = queues.next_timeout().expect("three wait"),
+        }
+    }
+    assert_eq!(order, [2, 0, 1, 2, 0, 1, 2, 0, 1]);
+}
+
+#[test]
+fn work_that_is_given_up_does_not_start_and_wakes_nothing() {
+    let (_, mut queues) = queues([1, 2]);
+    let place = hold(&mut queues, at(0), T0, "gone");
+    hold(&mut queues, at(0), T1, "stays");
+    assert_eq!(queues.give_up(place), Some("gone"));
+    assert_eq!((queues.give_up(place), queues.refuse(at(0), place)), (None, None));
+    assert_eq!((queues.next_timeout(), queues.len()), (Some(at(2)), 1));
+    assert_eq!(queues.start_next(at(2)), Some((T1, "stays")));
+    assert!(queues.is_empty() && queues.next_timeout().is_none());
+}
+
+#[test]
+fn work_is_refused_at_once_if_those_before_it_take_too_long() {
+    let gate = gate(2, 2_000.0, &[1_000.0, 1_000.0]);
+    let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+    let now = at(1_000);
+    gate.charge(now, T0, 110.0);
+    let mut enter = |units, latest| queues.enter(now, T0, DebtWork { units, latest: at(latest) }, || ());
+    assert!(enter(500.0, 1_100).unwrap().is_some(), "the debt is paid after 100 ms");
+    let starts_in = Duration::from_millis(600);
+    assert_eq!(enter(1.0, 1_599), Err(TenantRefusal::TooLate { starts_in }));
+    assert!(enter(1.0, 1_600).unwrap().is_some());
+    assert_eq!((gate.used(T0).waiting, gate.used(T0).refused), (2, 1));
+    // With one rate for all, what waits of the other tenant comes first, too.
+    gate.set_rates(now, 1_000.0, &[]);
+    let other = queues.enter(now, T1, DebtWork { units: 1.0, latest: at(1_600) }, || ());
+    assert!(matches!(other, Err(TenantRefusal::TooLate { .. })), "{other:?}");
+}
+
+#[test]
+fn work_that_may_not_wait_or_exceeds_the_bound_is_refused() {
+    let gate = gate(2, 2_000.0, &[1_000.0, 1_000.0]);
+    let now = at(1_000);
+    [T0, T1].into_iter().for_each(|tenant| _ = gate.charge(now, tenant, 110.0));
+    let refusing = DebtOptions { over: OverRate::Refuse, ..DebtOptions::default() };
+    let mut queues = DebtQueues::new(gate.clone(), refusing);
+    let starts_in = Duration::from_millis(100);
+    assert_eq!(queues.enter(now, T0, NEVER, || ()), Err(TenantRefusal::TooLate { starts_in }));
+    // Of four, each tenant has one, and two are common.
+    let bounded = DebtOptions { waiting_max: Some((4, 2)), ..DebtOptions::default() };
+    let mut queues = DebtQueues::new(gate, bounded);
+    let places = [(); 3].map(|()| hold(&mut queues, now, T0, ()));
+    let full = Err(TenantRefusal::Full { limit: 4, retry_in: starts_in });
+    assert_eq!(queues.enter(now, T0, NEVER, || ()), full);
+    hold(&mut queues, now, T1, ());
+    assert_eq!(queues.enter(now, T1, NEVER, || ()), full);
+    queues.give_up(places[1]);
+    hold(&mut queues, now, T1, ());
+}
+
+proptest! {
+    /// Whatever waits and leaves, each tenant's work starts once, in the order of arrival, and its
+    /// use is at most what the rate allows and the last use.
+    #[test]
+    fn each_tenant_starts_in_order_and_keeps_to_its_rate(
+        steps in prop::collection::vec((0_u16..3, 1_u64..2_000, 0_u8..10), 1..300),
+    ) {
+        let rates = [10_000.0, 20_000.0, 40_000.0];
+        let gate = gate(3, rates.iter().sum(), &rates);
+        let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+        let mut expected: [VecDeque<(usize, DebtPlace)>; 3] = Default::default();
+        let begin = Instant::from_secs(1);
+        let (mut now, mut largest) = (begin, 0);
+        for (step, &(id, bytes, action)) in steps.iter().enumerate() {
+            let tenant = TenantId(id);
+            largest = largest.max(bytes);
+            if action == 0 && let Some((_, place)) = expected[usize::from(id)].pop_back() {
+                prop_assert!(queues.give_up(place).is_some());
+            } else {
+                let work = DebtWork { units: bytes as f64, ..NEVER };
+                if let Some(place) = queues.enter(now, tenant, work, || step).unwrap() {
+                    expected[usize::from(id)].push_back((step, place));
+                }
+            }
+            now += Duration::from_millis(u64::from(action));
+            while let Some((tenant, step)) = queues.start_next(now) {
+                let (first, _) = expected[tenant.index()].pop_front().expect("it waits");
+                prop_assert_eq!(step, first);
+            }
+            prop_assert!(queues.next_timeout().is_none_or(|due| due > now));
+        }
+        for (id, rate) in rates.iter().enumerate() {
+            let used = gate.used(TenantId::from_index(id)).units();
+            let most = rate * ((now - begin).as_secs_f64() + 0.01) + largest as f64;
+            prop_assert!(used <= most + 1.0, "{} of at most {}", used, most);
+            prop_assert_eq!(gate.used(TenantId::from_index(id)).waiting as usize, expected[id].len());
+        }
+        let left: usize = expected.iter().map(VecDeque::len).sum();
+        prop_assert_eq!(queues.len(), left);
+        queues.give_up_all();
+        prop_assert!(queues.is_empty() && gate.used(T0).waiting == 0);
+    }
+}

@@ -1,0 +1,44 @@
+//! Slots of replicas that clients hold.
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use sherwood_dispatch::{FetchError, LeaseAction, LeaseId};
+use sherwood_model::{Demand, Instant};
+
+use super::Backend;
+use super::fill::AnswerCache;
+
+impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
+    /// Asks for a slot of a replica, such as for the time of a client's connection: see
+    /// [`Dispatch::lease`](sherwood_dispatch::Dispatch::lease).
+    ///
+    /// # Errors
+    /// If as many leases are held or wait as may, no replica takes the lease, or all are down.
+    pub fn lease(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        demand: &Demand,
+        lasts: Duration,
+        entropy: u64,
+    ) -> Result<LeaseId, FetchError> {
+        self.advance(now, cache);
+        let leased = self.dispatch.lease(now, demand, lasts, entropy);
+        self.keep_answers(now, cache);
+        leased
+    }
+
+    /// Ends a lease. Returns false if it has ended already.
+    pub fn end_lease(&mut self, now: Instant, cache: &impl AnswerCache<V>, lease: LeaseId) -> bool {
+        self.advance(now, cache);
+        let was_held = self.dispatch.end_lease(now, lease);
+        self.keep_answers(now, cache);
+        was_held
+    }
+
+    /// Returns the next action about a lease, or none until the next input.
+    pub fn poll_lease(&mut self) -> Option<LeaseAction> {
+        self.dispatch.poll_lease()
+    }
+}

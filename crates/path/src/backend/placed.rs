@@ -1,0 +1,63 @@
+//! Keys that some of the replicas have only, or whose latest value only some of them have.
+
+use std::hash::Hash;
+
+use sherwood_dispatch::Holders;
+use sherwood_model::{Demand, Instant, ReplicaId};
+
+use super::Backend;
+use super::fill::AnswerCache;
+use super::key::FetchKey;
+
+impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
+    /// Takes in that a replica has applied the write of this sequence number and all before it, as
+    /// reads that need a write ask ([`Demand::after`]).
+    pub fn note_applied(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        replica: ReplicaId,
+        sequence: u64,
+    ) {
+        self.advance(now, cache);
+        self.dispatch.note_applied(now, replica, sequence);
+        self.keep_answers(now, cache);
+    }
+
+    /// Fetches keys from the replicas that have them, in one fetch for each set of these.
+    pub(super) fn fetch_where_placed(
+        &mut self,
+        now: Instant,
+        holders: Holders,
+        demand: &Demand,
+        keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
+        entropy: u64,
+    ) {
+        let mut fetches: Vec<(Holders, Vec<(FetchKey<K>, W)>)> = Vec::new();
+        for (key, waiter) in keys {
+            let holders = self.holders(&key.key, holders);
+            match fetches.iter_mut().find(|(of, _)| *of == holders) {
+                Some((_, keys)) => keys.push((key, waiter)),
+                None => fetches.push((holders, vec![(key, waiter)])),
+            }
+        }
+        for (holders, keys) in fetches {
+            self.dispatch.handle_fetch_from(now, holders, demand, keys, entropy);
+        }
+    }
+
+    /// Returns the replicas that may be asked for a key, out of `among` unless that is all.
+    fn holders(&self, key: &K, among: Holders) -> Holders {
+        if let Some(replica) = self.acknowledged.get(key) {
+            return Holders::One(*replica);
+        }
+        let placed = match among {
+            Holders::All => self.options.placement.holders(key.as_ref()),
+            _ => among,
+        };
+        if !self.options.replicas_may_lag() || !self.fences.is_fenced(key) {
+            return placed;
+        }
+        placed.replicas(self.options.replicas).next().map_or(placed, Holders::One)
+    }
+}
