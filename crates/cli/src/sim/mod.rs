@@ -3,22 +3,20 @@
 mod ablate;
 mod batch;
 mod compare;
+mod estimate;
 mod flags;
 mod frontier;
 mod keep;
-mod learning;
 mod list;
 mod microfuge;
+mod onerf;
 mod play;
 mod progress;
 mod record;
 mod run;
 mod runs;
-mod series;
-mod subject;
 mod sweep;
 mod tenants;
-mod trace;
 
 use clap::Subcommand;
 

@@ -10,10 +10,11 @@ use sherwood_sim::{Results, Setup, TraceStop, World};
 use sherwood_workload::onerf::Model;
 
 use super::flags::{Flags, known_policy};
-use super::learning::{Learned, Learning};
+use super::onerf::learning::{Learned, Learning};
+use super::onerf::series;
+use super::onerf::subject::Subject;
 use super::runs::Run;
-use super::subject::Subject;
-use super::{microfuge, play, progress, series, tenants};
+use super::{microfuge, play, progress, tenants};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;

@@ -7,7 +7,7 @@ use sherwood_sim::{Setup, World};
 use sherwood_workload::onerf::Model;
 
 use super::flags::Flags;
-use super::subject::Subject;
+use super::onerf::subject::Subject;
 use crate::exit::Failure;
 
 /// All inputs of a run; equal inputs give equal results.

@@ -6,9 +6,9 @@ use serde::Serialize;
 use sherwood_sim::Results;
 
 use super::change::Change;
-use crate::sim::compare::keep::Kept;
-use crate::sim::compare::summary::Estimate;
+use crate::sim::estimate::Estimate;
 use crate::sim::flags::Flags;
+use crate::sim::onerf::kept::Kept;
 
 /// A row for each scenario and change; the first of a scenario is the baseline.
 pub(super) struct Table {

@@ -10,10 +10,10 @@ use super::warm::{Warm, WarmUps};
 use crate::exit::Failure;
 use crate::sim::flags::Flags;
 use crate::sim::keep::{Finished, Keep};
-use crate::sim::learning::{Learned, Learning};
+use crate::sim::onerf::learning::{Learned, Learning};
+use crate::sim::onerf::subject::Subject;
 use crate::sim::play;
 use crate::sim::runs::{Inputs, Run};
-use crate::sim::subject::Subject;
 
 /// Policies in one scenario, under conditions that are changed one at a time.
 pub(super) struct Trials {

@@ -7,7 +7,7 @@ use sherwood_sim::microfuge::ByTenant;
 
 use super::runs::{Group, Kept};
 use crate::chart::{Cell, number, table, verdict, word};
-use crate::sim::compare::summary::Estimate;
+use crate::sim::estimate::Estimate;
 
 /// Key of the setting that chooses the tenants.
 pub(super) const KEY: &str = "tenants";

@@ -6,7 +6,7 @@ use serde::Serialize;
 use sherwood_sim::microfuge::Results;
 
 use super::runs::Kept;
-use crate::sim::compare::summary::Estimate;
+use crate::sim::estimate::Estimate;
 
 /// Results of a policy with certain settings, over all seeds.
 #[derive(Clone, Debug, Serialize)]

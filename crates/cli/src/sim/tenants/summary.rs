@@ -6,7 +6,7 @@ use serde::Serialize;
 use sherwood_sim::tenants::{ByTenant, Results};
 
 use super::runs::{BASELINE, Kept};
-use crate::sim::compare::summary::Estimate;
+use crate::sim::estimate::Estimate;
 
 /// Results of a policy in a scenario with certain settings, over all seeds.
 #[derive(Clone, Debug, Serialize)]

@@ -11,12 +11,12 @@ use sherwood_sim::{Results, Setup, World};
 
 use super::failures::Failures;
 use super::family::{Family, State};
-use super::keep::{Kept, RunOutcome};
-use super::series::Series;
 use crate::exit::Failure;
 use crate::out;
 use crate::sim::keep::Keep;
-use crate::sim::learning::{Learned, Learning};
+use crate::sim::onerf::kept::{Kept, RunOutcome};
+use crate::sim::onerf::learning::{Learned, Learning};
+use crate::sim::onerf::plotted::Series;
 use crate::sim::runs::{Inputs, Run};
 use crate::sim::{play, progress};
 
@@ -25,7 +25,7 @@ use crate::sim::{play, progress};
 ///
 /// At most one family per thread is in progress, so memory is bounded by two worlds per thread:
 /// that at the end of the warm-up, and the one that continues from it.
-pub(super) struct Workers<'a> {
+pub(in crate::sim) struct Workers<'a> {
     keep: &'a Keep,
     stop: &'a AtomicBool,
     /// Families in the order in which they are taken.
@@ -46,7 +46,11 @@ impl<'a> Workers<'a> {
     ///
     /// # Errors
     /// When a run's scenario is invalid.
-    pub(super) fn new(keep: &'a Keep, stop: &'a AtomicBool, mut runs: Vec<&'a Run>) -> Result<Self, Failure> {
+    pub(in crate::sim) fn new(
+        keep: &'a Keep,
+        stop: &'a AtomicBool,
+        mut runs: Vec<&'a Run>,
+    ) -> Result<Self, Failure> {
         runs.sort_by_key(|run| std::cmp::Reverse(run.seconds()));
         let mut families = Family::all(&runs)?;
         let mut learnings = BTreeMap::new();
@@ -76,7 +80,7 @@ impl<'a> Workers<'a> {
 
     /// Works until all runs are finished and kept, except those of failed scenarios, or the command
     /// is stopped. Returns the number of finished runs, and the failures.
-    pub(super) fn work(self, threads: usize) -> (usize, Option<Failure>) {
+    pub(in crate::sim) fn work(self, threads: usize) -> (usize, Option<Failure>) {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_families())).collect();
             threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()

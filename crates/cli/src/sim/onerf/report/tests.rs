@@ -2,9 +2,10 @@ use sherwood_sim::{DominantRbc, Results, Setup};
 
 use super::*;
 use crate::chart::assert_well_formed;
-use crate::sim::compare::keep::RunOutcome;
-use crate::sim::compare::series::{BackendSeries, Series};
-use crate::sim::compare::{claims, summary};
+use crate::sim::estimate as summary;
+use crate::sim::onerf::claims;
+use crate::sim::onerf::kept::RunOutcome;
+use crate::sim::onerf::plotted::{BackendSeries, Series};
 
 /// A run of 55 minutes with two relevant backends.
 fn run(scenario: &str, policy: &str, seed: u64) -> Kept {

@@ -3,12 +3,12 @@
 use serde::Serialize;
 use sherwood_sim::LimitLine;
 
-use crate::sim::compare::keep::Kept;
+use crate::sim::onerf::kept::Kept;
 
 /// A quantity that can be computed from a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::sim::compare) enum Measure {
+pub(in crate::sim) enum Measure {
     /// Share of the observations of the SLO with P99 above the bound.
     SloViolation,
     /// Share of the observations of the SLO with P90 above 50 ms.
@@ -32,7 +32,7 @@ pub(in crate::sim::compare) enum Measure {
 /// The unit of a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(in crate::sim::compare) enum Unit {
+pub(in crate::sim) enum Unit {
     /// A share from 0 to 1.
     Ratio,
     Ms,
@@ -69,7 +69,7 @@ impl Measure {
         }
     }
 
-    pub(super) const fn unit(self) -> Unit {
+    pub(in crate::sim) const fn unit(self) -> Unit {
         match self {
             Self::P99Max => Unit::Ms,
             Self::P99AgainstRobinhood | Self::StaticEquivalent => Unit::Times,
@@ -81,7 +81,7 @@ impl Measure {
         }
     }
 
-    pub(in crate::sim::compare) const fn words(self) -> &'static str {
+    pub(in crate::sim) const fn words(self) -> &'static str {
         match self {
             Self::SloViolation => "P99 above the SLO",
             Self::P90Above50Ms => "P90 above 50 ms",

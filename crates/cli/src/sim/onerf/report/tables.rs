@@ -1,8 +1,8 @@
 //! Tables of the report.
 
 use crate::chart::{Cell, escaped, number, table, word};
-use crate::sim::compare::claims::{Claim, reason};
-use crate::sim::compare::summary::SummaryLine;
+use crate::sim::estimate::SummaryLine;
+use crate::sim::onerf::claims::{Claim, reason};
 
 /// Formats the violations of each policy in each scenario; empty for a single scenario, whose own
 /// table contains them.

@@ -2,8 +2,8 @@ use sherwood_sim::{DominantRbc, Results};
 
 use super::stated::COMPETITORS;
 use super::*;
-use crate::sim::compare::keep::RunOutcome;
-use crate::sim::compare::series::Series;
+use crate::sim::onerf::kept::RunOutcome;
+use crate::sim::onerf::plotted::Series;
 
 /// A run with the given P99 for each minute.
 fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {

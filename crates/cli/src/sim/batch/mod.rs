@@ -1,13 +1,17 @@
 //! Runs that are simulated by several threads and kept in files.
 
+mod failures;
+mod family;
+pub(super) mod workers;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::keep::{Finished, Keep};
-use super::runs::Inputs;
 use crate::exit::Failure;
 use crate::interrupt;
+use crate::sim::keep::{Finished, Keep};
+use crate::sim::runs::Inputs;
 
 /// A run to be simulated.
 pub(super) trait Simulated: Sync {

@@ -7,9 +7,9 @@ use super::{Limits, Study};
 use crate::chart::{
     Areas, Axis, Bar, Bars, COLOURS, ChartLine, Column, Group, Lines, Mark, OTHERS, Pen, assigned,
 };
-use crate::sim::compare::hits::LiveRun;
-use crate::sim::compare::keep::Kept;
-use crate::sim::compare::series::{BackendSeries, Series};
+use crate::sim::onerf::hits::LiveRun;
+use crate::sim::onerf::kept::Kept;
+use crate::sim::onerf::plotted::{BackendSeries, Series};
 
 /// A picture with its caption.
 pub(super) struct Figure {

@@ -7,7 +7,7 @@ use sherwood_sim::{BackendSample, Sample};
 
 /// Formats a line for each observation: columns of the requests, then those of each backend.
 /// Missing values are empty.
-pub(super) fn csv(names: &[&str], samples: &[Sample]) -> String {
+pub(in crate::sim) fn csv(names: &[&str], samples: &[Sample]) -> String {
     let mut text = "minute,p50_ms,p90_ms,p99_ms,violated".to_owned();
     for name in names {
         for column in COLUMNS {

@@ -14,41 +14,41 @@ use std::fmt::Write;
 use serde::Serialize;
 use sherwood_sim::{Knobs, LimitLine};
 
-use super::keep::Kept;
+use crate::sim::onerf::kept::Kept;
 use measure::{Measure, Unit};
 use stated::Stated;
 
 /// A claim of RobinHood's paper about a policy, with the paper's figure and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Claim {
-    pub(super) scenario: &'static str,
+pub(in crate::sim) struct Claim {
+    pub(in crate::sim) scenario: &'static str,
     /// Policy that the claim is about.
-    pub(super) policy: &'static str,
+    pub(in crate::sim) policy: &'static str,
     /// True when the paper found this policy the best competitor of RobinHood.
-    pub(super) next_best: bool,
-    pub(super) measure: Measure,
-    pub(super) unit: Unit,
-    pub(super) relation: Relation,
-    pub(super) paper: f64,
+    pub(in crate::sim) next_best: bool,
+    pub(in crate::sim) measure: Measure,
+    pub(in crate::sim) unit: Unit,
+    pub(in crate::sim) relation: Relation,
+    pub(in crate::sim) paper: f64,
     /// Mean of our figure over the seeds.
-    pub(super) ours: f64,
-    pub(super) by_seed: Vec<f64>,
+    pub(in crate::sim) ours: f64,
+    pub(in crate::sim) by_seed: Vec<f64>,
     /// Number of seeds with which the claim holds.
-    pub(super) seeds_held: usize,
+    pub(in crate::sim) seeds_held: usize,
     /// True when the claim holds with all seeds.
-    pub(super) holds: bool,
+    pub(in crate::sim) holds: bool,
 }
 
 /// The expected relation of our figure to the paper's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Relation {
+pub(in crate::sim) enum Relation {
     AtMost,
     AtLeast,
 }
 
 /// Returns the paper's claims for which `runs` suffice. `limits` contains each scenario's limits.
-pub(super) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Vec<Claim> {
+pub(in crate::sim) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Vec<Claim> {
     let published = |run: &&Kept| run.inputs.document.is_none() && unlike(&run.inputs.settings).is_empty();
     let runs: Vec<&Kept> = runs.iter().filter(published).collect();
     stated::all().iter().filter_map(|stated| row(stated, &runs, limits)).collect()
@@ -56,7 +56,7 @@ pub(super) fn of(runs: &[Kept], limits: &BTreeMap<String, Vec<LimitLine>>) -> Ve
 
 /// Returns the settings because of which no claims are compared with `runs`; none when the paper
 /// has no figures for their scenarios anyway.
-pub(super) fn left_out(runs: &[Kept]) -> Vec<String> {
+pub(in crate::sim) fn left_out(runs: &[Kept]) -> Vec<String> {
     let stated = stated::all();
     let of_paper = |run: &&Kept| {
         let inputs = &run.inputs;
@@ -135,12 +135,12 @@ impl Relation {
 
 impl Claim {
     /// Describes the policy that the claim is about.
-    pub(super) fn subject(&self) -> String {
+    pub(in crate::sim) fn subject(&self) -> String {
         if self.next_best { format!("next best, {}", self.policy) } else { self.policy.to_owned() }
     }
 
     /// Describes the paper's claim.
-    pub(super) fn paper_words(&self) -> String {
+    pub(in crate::sim) fn paper_words(&self) -> String {
         let relation = match (self.relation, self.paper == 0.0) {
             (Relation::AtMost, true) => "",
             (Relation::AtMost, false) => "at most ",
@@ -150,7 +150,7 @@ impl Claim {
     }
 
     /// Describes our result: the mean, and the range over seeds when there are several.
-    pub(super) fn ours_words(&self) -> String {
+    pub(in crate::sim) fn ours_words(&self) -> String {
         let mean = self.unit.words(self.ours, true);
         if self.by_seed.len() < 2 {
             return mean;
@@ -161,7 +161,7 @@ impl Claim {
     }
 
     /// Describes whether the claim holds.
-    pub(super) fn verdict(&self) -> String {
+    pub(in crate::sim) fn verdict(&self) -> String {
         match (self.holds, self.seeds_held) {
             (true, _) => "holds".to_owned(),
             (false, 0) => "does not".to_owned(),
@@ -171,14 +171,14 @@ impl Claim {
 }
 
 /// Explains the absence of claims when settings are `unlike` the paper's; none when none are.
-pub(super) fn reason(unlike: &[String]) -> Option<String> {
+pub(in crate::sim) fn reason(unlike: &[String]) -> Option<String> {
     (!unlike.is_empty()).then(|| {
         format!("RobinHood's paper has other settings, so nothing is compared with it: {}", unlike.join(", "))
     })
 }
 
 /// Formats the claims as a table, or the reason for their absence.
-pub(super) fn text(claims: &[Claim], unlike: &[String]) -> String {
+pub(in crate::sim) fn text(claims: &[Claim], unlike: &[String]) -> String {
     let mut text = String::new();
     if let Some(reason) = reason(unlike) {
         let _ = writeln!(text, "{reason}\n");

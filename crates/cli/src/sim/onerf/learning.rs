@@ -10,20 +10,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sherwood_sim::{Setup, World};
 
-use super::keep::{Finished, Keep};
-use super::play;
-use super::runs::{Inputs, Run};
 use crate::exit::Failure;
+use crate::sim::keep::{Finished, Keep};
+use crate::sim::play;
+use crate::sim::runs::{Inputs, Run};
 
 /// A run in which policy `tao` learns the sizes of partitions for another run.
-pub(super) struct Learning {
+pub(in crate::sim) struct Learning {
     /// The setup of the run that determines the sizes.
     learning: Setup,
     inputs: Inputs,
 }
 
 /// The outcome of learning sizes for policy `tao`.
-pub(super) enum Learned {
+pub(in crate::sim) enum Learned {
     /// The sizes in bytes, in the order of the backends.
     Sizes(Vec<u64>),
     /// The trace ended too early, with the reason.
@@ -49,25 +49,25 @@ impl Finished for Sizes {
 
 impl Learning {
     /// Returns the learning of sizes that `run` requires, if any.
-    pub(super) fn of(run: &Run) -> Result<Option<Self>, Failure> {
+    pub(in crate::sim) fn of(run: &Run) -> Result<Option<Self>, Failure> {
         let Some(learning) = run.setup.learning().map_err(Failure::usage)? else { return Ok(None) };
         let (scenario, policy) = (learning.scenario.clone(), learning.policy.clone());
         Ok(Some(Self { learning, inputs: Inputs { scenario, policy, ..run.inputs.clone() } }))
     }
 
     /// The setup of the run that determines the sizes.
-    pub(super) fn setup(&self) -> &Setup {
+    pub(in crate::sim) fn setup(&self) -> &Setup {
         &self.learning
     }
 
     /// Returns the inputs of the run that determines the sizes; equal inputs give equal sizes.
-    pub(super) fn inputs(&self) -> &Inputs {
+    pub(in crate::sim) fn inputs(&self) -> &Inputs {
         &self.inputs
     }
 
     /// Returns the kept sizes, or else learns them in the world that `begin` creates and keeps
     /// them. No world means that the command was stopped.
-    pub(super) fn find(
+    pub(in crate::sim) fn find(
         &self,
         keep: &Keep,
         stop: &AtomicBool,
@@ -86,7 +86,7 @@ impl Learning {
 
     /// Learns the sizes in `world`, and repeatedly calls `seen` with the simulated time that has
     /// passed.
-    pub(super) fn learn(
+    pub(in crate::sim) fn learn(
         &self,
         mut world: World,
         stop: &AtomicBool,

@@ -3,16 +3,6 @@
 //! A comparison of everything takes long. Each run is therefore kept when it is finished, and the
 //! same command continues where it was stopped.
 
-mod claims;
-mod failures;
-mod family;
-mod hits;
-pub(super) mod keep;
-mod report;
-mod series;
-pub(super) mod summary;
-mod workers;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,18 +10,19 @@ use std::time::Instant;
 use serde::Serialize;
 use sherwood_sim::LimitLine;
 
+use super::batch::workers::Workers;
+use super::estimate::{self as summary, SummaryLine};
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
 use super::keep::Keep;
+use super::onerf::claims::{self, Claim};
+use super::onerf::kept::{Kept, RunOutcome};
+use super::onerf::report::{Limits, Study};
+use super::onerf::{hits, report};
 use super::runs::{self, Run, distinct};
 use super::{microfuge, tenants};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
-use claims::Claim;
-use keep::{Kept, RunOutcome};
-use report::{Limits, Study};
-use summary::SummaryLine;
-use workers::Workers;
 
 /// Simulates policies in scenarios, with several seeds, and keeps what was finished
 #[derive(Debug, clap::Args)]

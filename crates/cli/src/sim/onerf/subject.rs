@@ -8,16 +8,16 @@ use sherwood_sim::{Setup, Trace};
 use sherwood_textfile::ReadError;
 use sherwood_workload::onerf::Model;
 
-use super::flags::{Flags, SCALES};
 use super::trace::TraceFile;
 use crate::exit::Failure;
+use crate::sim::flags::{Flags, SCALES};
 
 /// A scenario and its model.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
-    pub(super) scenario: String,
+pub(in crate::sim) struct Subject {
+    pub(in crate::sim) scenario: String,
     /// Hash of the scenario file; none for a built-in scenario.
-    pub(super) document: Option<String>,
+    pub(in crate::sim) document: Option<String>,
     model: Arc<Model>,
     /// The trace with the requests, unless they are drawn.
     trace: Option<Arc<dyn Trace>>,
@@ -26,7 +26,7 @@ pub(super) struct Subject {
 impl Subject {
     /// Finds the scenario called `text`: one of the `built_in` model, `FILE.json` or
     /// `FILE.json#NAME`.
-    pub(super) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
+    pub(in crate::sim) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
         match file(text) {
             Some((path, name)) => Self::read(path, name),
             None => Ok(Self {
@@ -75,7 +75,7 @@ impl Subject {
     }
 
     /// Returns the setup of a run.
-    pub(super) fn setup(&self, flags: &Flags, policy: &str, seed: u64) -> Result<Setup, Failure> {
+    pub(in crate::sim) fn setup(&self, flags: &Flags, policy: &str, seed: u64) -> Result<Setup, Failure> {
         let mut setup = Setup::new(&self.scenario, policy, seed);
         setup.model = Arc::clone(&self.model);
         setup.trace.clone_from(&self.trace);

@@ -11,31 +11,31 @@ use std::path::Path;
 
 use sherwood_sim::LimitLine;
 
-use super::claims::Claim;
-use super::hits::LiveRun;
-use super::keep::Kept;
-use super::summary::SummaryLine;
 use crate::chart::{self, escaped};
+use crate::sim::estimate::SummaryLine;
+use crate::sim::onerf::claims::Claim;
+use crate::sim::onerf::hits::LiveRun;
+use crate::sim::onerf::kept::Kept;
 use figures::Figure;
 
 /// The results of a comparison in the order of its runs, grouped by scenario.
-pub(super) struct Study<'a> {
-    pub(super) kept: &'a [Kept],
-    pub(super) lines: &'a [SummaryLine],
-    pub(super) claims: &'a [Claim],
+pub(in crate::sim) struct Study<'a> {
+    pub(in crate::sim) kept: &'a [Kept],
+    pub(in crate::sim) lines: &'a [SummaryLine],
+    pub(in crate::sim) claims: &'a [Claim],
     /// Settings that differ from the paper's.
-    pub(super) unlike: &'a [String],
+    pub(in crate::sim) unlike: &'a [String],
     /// Limits of the backends, by scenario.
-    pub(super) limits: &'a BTreeMap<String, Limits>,
+    pub(in crate::sim) limits: &'a BTreeMap<String, Limits>,
     /// Live runs with measured latencies of hits, if any.
-    pub(super) hits: &'a [LiveRun],
+    pub(in crate::sim) hits: &'a [LiveRun],
 }
 
 /// The limits of a scenario: an element for each limited backend.
-pub(super) type Limits = Vec<LimitLine>;
+pub(in crate::sim) type Limits = Vec<LimitLine>;
 
 /// Formats the report as an HTML page.
-pub(super) fn page(study: &Study<'_>) -> String {
+pub(in crate::sim) fn page(study: &Study<'_>) -> String {
     let mut page = preface(study.kept);
     page += &contents(study);
     page += &tables::overview(study.lines);
@@ -56,7 +56,7 @@ pub(super) fn page(study: &Study<'_>) -> String {
 }
 
 /// Writes each picture of the report into a file in `directory`, which is created if necessary.
-pub(super) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()> {
+pub(in crate::sim) fn write_plots(study: &Study<'_>, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
     let of_scenarios = scenarios(study).flat_map(|lines| figures::of(study, &lines[0].scenario));
     for Figure { name, svg, .. } in of_scenarios.chain(figures::hits(study.hits)) {

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 use serde::Serialize;
 use sherwood_sim::Results;
 
-use super::keep::Kept;
+use crate::sim::onerf::kept::Kept;
 
 /// Results of a policy in a scenario, over all seeds.
 #[derive(Clone, Debug, Serialize)]

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use sherwood_sim::Results;
 
-use super::series::Series;
 use crate::sim::keep::Finished;
+use crate::sim::onerf::plotted::Series;
 use crate::sim::runs::Inputs;
 
 /// A finished run.
@@ -13,7 +13,7 @@ use crate::sim::runs::Inputs;
 pub(in crate::sim) struct Kept {
     pub(in crate::sim) inputs: Inputs,
     pub(in crate::sim) outcome: RunOutcome,
-    pub(super) series: Series,
+    pub(in crate::sim) series: Series,
 }
 
 /// Results in the format of `sherwood sim run --json`.
@@ -21,8 +21,8 @@ pub(in crate::sim) struct Kept {
 pub(in crate::sim) struct RunOutcome {
     #[serde(flatten)]
     pub(in crate::sim) results: Results,
-    pub(super) wall_s: f64,
-    pub(super) queries_per_s: f64,
+    pub(in crate::sim) wall_s: f64,
+    pub(in crate::sim) queries_per_s: f64,
 }
 
 impl Finished for Kept {

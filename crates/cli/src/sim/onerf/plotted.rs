@@ -6,30 +6,30 @@ use sherwood_sim::{BackendSample, Sample};
 /// Observations over time, as columns. Values are rounded to four digits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Series {
+pub(in crate::sim) struct Series {
     /// Minutes since the measurement began, for each observation of the SLO.
-    pub(super) minute: Vec<f64>,
+    pub(in crate::sim) minute: Vec<f64>,
     /// P50 of request latency; none when no request ended.
-    pub(super) p50_ms: Vec<Option<f64>>,
-    pub(super) p90_ms: Vec<Option<f64>>,
-    pub(super) p99_ms: Vec<Option<f64>>,
+    pub(in crate::sim) p50_ms: Vec<Option<f64>>,
+    pub(in crate::sim) p90_ms: Vec<Option<f64>>,
+    pub(in crate::sim) p99_ms: Vec<Option<f64>>,
     /// The backends in the order of their ids.
-    pub(super) backends: Vec<BackendSeries>,
+    pub(in crate::sim) backends: Vec<BackendSeries>,
 }
 
 /// Values of a backend once a minute: at the first observation in or after that minute.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct BackendSeries {
-    pub(super) name: String,
-    pub(super) query_p99_ms: Vec<Option<f64>>,
-    pub(super) blocking_ratio: Vec<f64>,
-    pub(super) allocation_bytes: Vec<f64>,
+pub(in crate::sim) struct BackendSeries {
+    pub(in crate::sim) name: String,
+    pub(in crate::sim) query_p99_ms: Vec<Option<f64>>,
+    pub(in crate::sim) blocking_ratio: Vec<f64>,
+    pub(in crate::sim) allocation_bytes: Vec<f64>,
 }
 
 impl Series {
     /// Extracts the columns from `samples`; `names` are those of the backends.
-    pub(super) fn of(names: impl Iterator<Item = String>, samples: &[Sample]) -> Self {
+    pub(in crate::sim) fn of(names: impl Iterator<Item = String>, samples: &[Sample]) -> Self {
         let column = |value: fn(&Sample) -> Option<f64>| {
             samples.iter().map(|sample| value(sample).map(rounded)).collect()
         };

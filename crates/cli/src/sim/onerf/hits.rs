@@ -10,10 +10,10 @@ use crate::exit::Failure;
 
 /// A live run of the demo with one policy.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct LiveRun {
-    pub(super) policy: String,
+pub(in crate::sim) struct LiveRun {
+    pub(in crate::sim) policy: String,
     /// P99 of the latency of hits by backend.
-    pub(super) hit_p99_ms: BTreeMap<String, f64>,
+    pub(in crate::sim) hit_p99_ms: BTreeMap<String, f64>,
 }
 
 /// The parts of the demo's JSON document that are used.
@@ -23,7 +23,7 @@ struct Document {
 }
 
 /// Reads the live runs of the document at `path`; there is at least one.
-pub(super) fn read(path: &Path) -> Result<Vec<LiveRun>, Failure> {
+pub(in crate::sim) fn read(path: &Path) -> Result<Vec<LiveRun>, Failure> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::usage(format!(
             "reading latencies of hits from {}: {why}; give what `sherwood demo --json` printed",
