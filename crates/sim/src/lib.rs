@@ -35,6 +35,7 @@ mod frontier;
 mod key;
 pub mod microfuge;
 mod partitions;
+mod policy;
 mod record;
 mod recorded;
 mod requests;
@@ -54,6 +55,7 @@ mod world;
 
 pub use events::EventQueue;
 pub use frontier::{Axis, Board, Bracket, Probe, STEPS_MAX, Search, WorkerAction};
+pub use policy::PolicyError;
 pub use recorded::{Requests, Trace, TraceStop};
 pub use requests::ScheduledRequest;
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};

@@ -4,24 +4,21 @@
 //! same command continues where it was stopped.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::Serialize;
 use sherwood_sim::LimitLine;
 
-use super::batch::workers::Workers;
-use super::estimate::{self as summary, SummaryLine};
+use super::comparison::Comparison;
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
-use super::keep::Keep;
-use super::onerf::claims::{self, Claim};
-use super::onerf::kept::{Kept, RunOutcome};
-use super::onerf::report::{Limits, Study};
-use super::onerf::{hits, report};
-use super::runs::{self, Run, distinct};
-use super::{microfuge, tenants};
+use super::inputs::distinct;
+use super::onerf::report::Limits;
+use super::onerf::subject::{Subject, subjects};
+use super::onerf::{self, hits};
+use super::report::{self, Section};
+use super::{microfuge, sweep, tenants};
 use crate::exit::Failure;
-use crate::interrupt;
 use crate::out;
 
 /// Simulates policies in scenarios, with several seeds, and keeps what was finished
@@ -59,126 +56,81 @@ pub(crate) struct Args {
     hits: Option<PathBuf>,
 }
 
-/// The JSON document that `sherwood sim compare` prints.
-#[derive(Serialize)]
-struct Document<'a> {
-    version: &'static str,
-    scale: &'a str,
-    settings: &'a [String],
-    seeds: &'a [u64],
-    /// Time that the runs without kept results took, seconds.
-    wall_s: f64,
-    summary: &'a [SummaryLine],
-    /// Claims of RobinHood's paper with our results.
-    claims: &'a [Claim],
-    /// Settings that differ from the paper's; if there are any, there are no claims.
-    claims_left_out: &'a [String],
-    runs: Vec<&'a RunOutcome>,
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if microfuge::is_asked_for(&args.scenarios)? {
-        if args.plots.is_some() || args.hits.is_some() {
-            return Err(Failure::usage("--plots and --hits: there are none of microfuge; use --report"));
-        }
-        let policies = args.policies.chosen_or(microfuge::policies());
-        return microfuge::compare(&policies, &args.batch, args.report.as_deref());
+    let Args { scenarios, policies, batch, .. } = args;
+    if microfuge::is_asked_for(scenarios)? {
+        args.refuse_plots("microfuge")?;
+        let policies = policies.chosen_or(microfuge::policies());
+        let comparison = Comparison::of(&[microfuge::Microfuge], &policies, batch, microfuge::values)?;
+        let sections = microfuge::sections(&comparison);
+        return args.show("Deadlines in front of a slow store", &comparison, None, &sections);
     }
-    if tenants::is_asked_for(&args.scenarios)? {
-        if args.plots.is_some() || args.hits.is_some() {
-            return Err(Failure::usage("--plots and --hits: there are none of tenants; use --report"));
-        }
-        let policies = args.policies.chosen_or(tenants::policies());
-        return tenants::compare(&args.scenarios, &policies, &args.batch, args.report.as_deref());
+    if tenants::is_asked_for(scenarios)? {
+        args.refuse_plots("tenants")?;
+        let policies = policies.chosen_or(tenants::policies());
+        let names = distinct(scenarios);
+        let subjects = names.iter().map(|name| tenants::Subject::find(name)).collect::<Result<Vec<_>, _>>()?;
+        let comparison = Comparison::of(&subjects, &policies, batch, sweep::listed)?;
+        let sections = tenants::sections(&comparison);
+        return args.show("Tenants that share a cache and its backends", &comparison, None, &sections);
     }
-    let policies = distinct(&args.policies.chosen_or(PAPER_POLICIES));
-    let seeds = distinct(&args.batch.seeds);
-    let subjects = runs::subjects(&distinct(&args.scenarios))?;
-    let runs = runs::of(&args.batch.flags, &subjects, &policies, &seeds)?;
+    let policies = policies.chosen_or(PAPER_POLICIES);
+    let subjects = subjects(&distinct(scenarios))?;
     let hits = args.hits.as_deref().map(hits::read).transpose()?.unwrap_or_default();
-    let keep = Keep::open(args.batch.results.as_deref())?;
-    let began = Instant::now();
-    make_missing(&keep, &runs, args.batch.threads())?;
-    let wall_s = began.elapsed().as_secs_f64();
-    let kept = kept(&keep, &runs)?;
-    let (summary, limits) = (summary::of(&kept), limits(&runs)?);
-    let (claims, unlike) = (claims::of(&kept, &limits), claims::left_out(&kept));
-    let study = Study {
-        kept: &kept,
-        lines: &summary,
-        claims: &claims,
-        unlike: &unlike,
-        limits: &limits,
-        hits: &hits,
+    let comparison = Comparison::of(&subjects, &policies, batch, sweep::single)?;
+    let limits = limits(&subjects, batch, &comparison.settings)?;
+    let sections = onerf::report::sections(&comparison, &limits, &hits);
+    args.show("Allocation policies compared", &comparison, Some(batch.flags.scale()), &sections)
+}
+
+/// Returns the limits of each scenario's backends, which are those of every policy.
+fn limits(
+    subjects: &[Subject],
+    batch: &BatchFlags,
+    settings: &[String],
+) -> Result<BTreeMap<String, Limits>, Failure> {
+    let limits = |subject: &Subject| {
+        let setup = subject.setup(&batch.flags, settings, "equal", 1)?;
+        Ok((setup.scenario.clone(), LimitLine::of(&setup).map_err(Failure::usage)?))
     };
-    if let Some(path) = &args.report {
-        out::write_file(path, &report::page(&study))?;
-    }
-    if let Some(directory) = &args.plots {
-        report::write_plots(&study, directory).map_err(|error| {
-            Failure::failed(format!("writing plots into {}: {error}", directory.display()))
-        })?;
-    }
-    if !args.batch.json {
-        return out::print(&(summary::text(&summary) + &claims::text(&claims, &unlike)));
-    }
-    let document = Document {
-        version: env!("CARGO_PKG_VERSION"),
-        scale: args.batch.flags.scale(),
-        settings: &args.batch.flags.all_settings(),
-        seeds: &seeds,
-        wall_s,
-        summary: &summary,
-        claims: &claims,
-        claims_left_out: &unlike,
-        runs: kept.iter().map(|kept| &kept.outcome).collect(),
-    };
-    out::print(&(serde_json::to_string(&document).expect("results have string keys only") + "\n"))
+    subjects.iter().map(limits).collect()
 }
 
-/// Returns the limits of each scenario's backends.
-fn limits(runs: &[Run]) -> Result<BTreeMap<String, Limits>, Failure> {
-    let mut limits = BTreeMap::new();
-    for run in runs {
-        if !limits.contains_key(&run.inputs.scenario) {
-            limits.insert(run.inputs.scenario.clone(), LimitLine::of(&run.setup).map_err(Failure::usage)?);
+impl Args {
+    fn refuse_plots(&self, of: &str) -> Result<(), Failure> {
+        if self.plots.is_none() && self.hits.is_none() {
+            return Ok(());
         }
+        Err(Failure::usage(format!("--plots and --hits: there are none of {of}; use --report")))
     }
-    Ok(limits)
-}
 
-/// Executes the runs that are not kept yet, at most `threads` at a time.
-pub(super) fn make_missing(keep: &Keep, runs: &[Run], threads: usize) -> Result<(), Failure> {
-    let mut missing = Vec::new();
-    for run in runs {
-        if keep.read::<Kept>(&run.inputs)?.is_none() {
-            missing.push(run);
+    /// Writes the page and the plots, and prints the report.
+    fn show<R: Serialize, O>(
+        &self,
+        title: &str,
+        comparison: &Comparison<R, O>,
+        scale: Option<&str>,
+        sections: &[Section],
+    ) -> Result<(), Failure> {
+        if let Some(path) = &self.report {
+            out::write_file(path, &report::page(title, sections))?;
         }
-    }
-    let (all, missed) = (runs.len(), missing.len());
-    if missed == 0 {
-        return Ok(());
-    }
-    if missed < all {
-        out::say(format_args!("{} of {all} runs are kept in {}", all - missed, keep.directory()));
-    }
-    let stop = interrupt::stop_flag()?;
-    let (finished, failure) = Workers::new(keep, &stop, missing)?.work(threads.min(missed));
-    let there = all - missed + finished;
-    let kept = format!(
-        "{there} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
-        keep.directory()
-    );
-    match failure {
-        Some(failure) => Err(failure.and(format_args!("so there is no result of all: {kept}"))),
-        None if finished < missed => Err(Failure::interrupted(format!("stopped with {kept}"))),
-        None => Ok(()),
+        if let Some(directory) = &self.plots {
+            write_plots(sections, directory).map_err(|error| {
+                Failure::failed(format!("writing plots into {}: {error}", directory.display()))
+            })?;
+        }
+        out::print(&if self.batch.json {
+            report::document(comparison, scale, sections)
+        } else {
+            report::text(sections)
+        })
     }
 }
 
-/// Reads the kept results of all runs, which must be finished.
-pub(super) fn kept(keep: &Keep, runs: &[Run]) -> Result<Vec<Kept>, Failure> {
-    let missing =
-        |run: &Run| Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name));
-    runs.iter().map(|run| keep.read(&run.inputs)?.ok_or_else(|| missing(run))).collect()
+/// Writes each picture of the report into a file in `directory`, which is created if necessary.
+fn write_plots(sections: &[Section], directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut pictures = sections.iter().flat_map(|section| &section.pictures);
+    pictures.try_for_each(|picture| fs::write(directory.join(format!("{}.svg", picture.name)), &picture.svg))
 }

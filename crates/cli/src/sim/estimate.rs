@@ -1,62 +1,16 @@
-//! Statistics over several seeds.
+//! Means over several seeds, and their confidence intervals.
 
-use std::fmt::{self, Display, Write};
+use std::fmt::{self, Display};
 
 use serde::Serialize;
-use sherwood_sim::Results;
-
-use crate::sim::onerf::kept::Kept;
-
-/// Results of a policy in a scenario, over all seeds.
-#[derive(Clone, Debug, Serialize)]
-pub(in crate::sim) struct SummaryLine {
-    pub(in crate::sim) scenario: String,
-    pub(in crate::sim) policy: String,
-    pub(in crate::sim) seeds: usize,
-    pub(in crate::sim) slo_violation_ratio: Estimate,
-    pub(in crate::sim) p50_ms: Estimate,
-    pub(in crate::sim) p90_ms: Estimate,
-    pub(in crate::sim) p99_ms: Estimate,
-    pub(in crate::sim) p99_max_ms: Estimate,
-    pub(in crate::sim) dominant_rbc_mean: Estimate,
-    pub(in crate::sim) dominant_rbc_max: Estimate,
-    pub(in crate::sim) static_equivalent_ratio: Estimate,
-}
 
 /// A mean over seeds and its 95% confidence interval, which is clipped to 0..=1 for shares. There
 /// is no interval for a single seed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(in crate::sim) struct Estimate {
-    pub(in crate::sim) mean: f64,
-    pub(in crate::sim) low: Option<f64>,
-    pub(in crate::sim) high: Option<f64>,
-}
-
-/// Returns a line for each scenario and policy, in the order of the runs.
-pub(in crate::sim) fn of(runs: &[Kept]) -> Vec<SummaryLine> {
-    let same =
-        |a: &Kept, b: &Kept| (&a.inputs.scenario, &a.inputs.policy) == (&b.inputs.scenario, &b.inputs.policy);
-    runs.chunk_by(same).map(line).collect()
-}
-
-fn line(runs: &[Kept]) -> SummaryLine {
-    let values =
-        |value: fn(&Results) -> f64| runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>();
-    let of = |value| Estimate::of(&values(value));
-    let share = |value| Estimate::of_shares(&values(value));
-    SummaryLine {
-        scenario: runs[0].inputs.scenario.clone(),
-        policy: runs[0].inputs.policy.clone(),
-        seeds: runs.len(),
-        slo_violation_ratio: share(|results| results.slo_violation_ratio),
-        p50_ms: of(|results| results.p50_ms),
-        p90_ms: of(|results| results.p90_ms),
-        p99_ms: of(|results| results.p99_ms),
-        p99_max_ms: of(|results| results.p99_max_ms),
-        dominant_rbc_mean: share(|results| results.dominant_rbc.mean),
-        dominant_rbc_max: share(|results| results.dominant_rbc.max),
-        static_equivalent_ratio: of(|results| results.static_equivalent_ratio),
-    }
+pub(super) struct Estimate {
+    pub(super) mean: f64,
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
 }
 
 /// 97.5% quantiles of Student's t distribution for 1, 2, … degrees of freedom.
@@ -78,7 +32,7 @@ const STUDENT_MANY: f64 = 2.200985160;
 
 impl Estimate {
     /// Computes the estimate from a value for each seed; there is at least one.
-    pub(in crate::sim) fn of(values: &[f64]) -> Self {
+    pub(super) fn of(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         if values.len() < 2 {
@@ -93,13 +47,13 @@ impl Estimate {
     }
 
     /// Computes the estimate of a share; the interval is clipped to 0..=1.
-    pub(in crate::sim) fn of_shares(values: &[f64]) -> Self {
+    pub(super) fn of_shares(values: &[f64]) -> Self {
         let Self { mean, low, high } = Self::of(values);
         Self { mean, low: low.map(|low| low.max(0.0)), high: high.map(|high| high.min(1.0)) }
     }
 
     /// Multiplies the mean and the interval by `factor`, to convert their unit.
-    pub(in crate::sim) fn times(self, factor: f64) -> Self {
+    pub(super) fn times(self, factor: f64) -> Self {
         let times = |value: f64| value * factor;
         Self { mean: times(self.mean), low: self.low.map(times), high: self.high.map(times) }
     }
@@ -128,32 +82,6 @@ impl Display for Estimate {
             write!(f, " ({low:.decimals$}–{high:.decimals$})")
         }
     }
-}
-
-/// Formats the lines as tables, one for each scenario.
-pub(in crate::sim) fn text(lines: &[SummaryLine]) -> String {
-    let mut text = String::new();
-    for scenario in lines.chunk_by(|a, b| a.scenario == b.scenario) {
-        let _ = writeln!(
-            text,
-            "{:<16} {:>20} {:>18} {:>18} {:>14} {:>14}",
-            scenario[0].scenario, "violations %", "P99 ms", "worst P99 ms", "RBC mean %", "static caches",
-        );
-        for line in scenario {
-            let _ = writeln!(
-                text,
-                "  {:<14} {:>20} {:>18} {:>18} {:>14} {:>14}",
-                line.policy,
-                format!("{:.2}", line.slo_violation_ratio.times(100.0)),
-                format!("{:.1}", line.p99_ms),
-                format!("{:.1}", line.p99_max_ms),
-                format!("{:.0}", line.dominant_rbc_mean.times(100.0)),
-                format!("{:.2}", line.static_equivalent_ratio),
-            );
-        }
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

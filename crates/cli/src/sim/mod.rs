@@ -2,10 +2,13 @@
 
 mod ablate;
 mod batch;
+mod claims;
 mod compare;
+mod comparison;
 mod estimate;
 mod flags;
 mod frontier;
+mod inputs;
 mod keep;
 mod list;
 mod microfuge;
@@ -13,9 +16,11 @@ mod onerf;
 mod play;
 mod progress;
 mod record;
+mod report;
 mod run;
-mod runs;
+mod study;
 mod sweep;
+mod table;
 mod tenants;
 
 use clap::Subcommand;

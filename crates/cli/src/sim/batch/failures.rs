@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::exit::Failure;
-use crate::sim::runs::Run;
+use crate::sim::study::{Run, Study};
 
 /// The first failure of each scenario. Other runs of the scenario would mostly fail for the same
 /// reason, such as a setting or the end of a trace, but hours later. Other scenarios are
@@ -16,7 +16,7 @@ pub(super) struct Failures {
 
 impl Failures {
     /// Records a failure; returns true if it is the first of the run's scenario.
-    pub(super) fn note(&self, run: &Run, failure: Failure) -> bool {
+    pub(super) fn note<S: Study>(&self, run: &Run<S>, failure: Failure) -> bool {
         let mut first = self.first();
         let is_first = !first.contains_key(&run.inputs.scenario);
         first.entry(run.inputs.scenario.clone()).or_insert(failure);
@@ -24,7 +24,7 @@ impl Failures {
     }
 
     /// Returns true when a run of this scenario failed.
-    pub(super) fn are_of(&self, run: &Run) -> bool {
+    pub(super) fn are_of<S: Study>(&self, run: &Run<S>) -> bool {
         self.first().contains_key(&run.inputs.scenario)
     }
 

@@ -1,73 +1,54 @@
 //! Runs that are simulated by several threads and kept in files.
 
 mod failures;
-mod family;
-pub(super) mod workers;
+mod workers;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-
-use indicatif::{ProgressBar, ProgressStyle};
-
+use super::keep::Keep;
+use super::study::{KeptOf, Run, Study};
 use crate::exit::Failure;
 use crate::interrupt;
-use crate::sim::keep::{Finished, Keep};
-use crate::sim::runs::Inputs;
-
-/// A run to be simulated.
-pub(super) trait Simulated: Sync {
-    /// Part of it that is kept.
-    type Kept: Finished + Send;
-
-    /// The inputs that identify it.
-    fn inputs(&self) -> &Inputs;
-
-    /// Simulates the run; returns none when it was stopped.
-    fn make(&self, stop: &AtomicBool) -> Result<Option<Self::Kept>, Failure>;
-}
+use crate::out;
+use workers::Workers;
 
 /// Simulates the runs that are not kept yet, at most `threads` at a time, and returns the results
 /// of all in the order of `runs`.
-pub(super) fn make_all<R: Simulated>(
+pub(super) fn make_all<S: Study>(
     keep: &Keep,
-    runs: &[R],
+    runs: &[Run<S>],
     threads: usize,
-) -> Result<Vec<R::Kept>, Failure> {
-    let mut kept: Vec<Option<R::Kept>> = Vec::with_capacity(runs.len());
+) -> Result<Vec<KeptOf<S>>, Failure> {
+    make_missing(keep, runs, threads)?;
+    let gone = |run: &Run<S>| {
+        Failure::failed(format!("the finished run {} is gone: did anybody remove it?", run.name))
+    };
+    runs.iter().map(|run| keep.read(&run.inputs)?.ok_or_else(|| gone(run))).collect()
+}
+
+/// Executes the runs that are not kept yet, at most `threads` at a time.
+fn make_missing<S: Study>(keep: &Keep, runs: &[Run<S>], threads: usize) -> Result<(), Failure> {
+    let mut missing = Vec::new();
     for run in runs {
-        kept.push(keep.read(run.inputs())?);
-    }
-    let missing: Vec<usize> = (0..runs.len()).filter(|index| kept[*index].is_none()).collect();
-    if !missing.is_empty() {
-        let stop = interrupt::stop_flag()?;
-        let style = ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left");
-        let bar = ProgressBar::new(missing.len() as u64).with_style(style.expect("a valid template"));
-        let taken = AtomicUsize::new(0);
-        let work = || {
-            let mut made = Vec::new();
-            while let Some(&index) = missing.get(taken.fetch_add(1, Relaxed)) {
-                let Some(one) = runs[index].make(&stop).inspect_err(|_| stop.store(true, Relaxed))? else {
-                    break;
-                };
-                keep.write(&one).inspect_err(|_| stop.store(true, Relaxed))?;
-                bar.inc(1);
-                made.push((index, one));
-            }
-            Ok(made)
-        };
-        let made: Result<Vec<_>, Failure> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads.min(missing.len())).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("runs do not panic")).collect()
-        });
-        bar.finish_and_clear();
-        for (index, one) in made?.into_iter().flatten() {
-            kept[index] = Some(one);
+        if keep.read::<KeptOf<S>>(&run.inputs)?.is_none() {
+            missing.push(run);
         }
     }
-    let (all, finished) = (kept.len(), kept.iter().flatten().count());
-    kept.into_iter().collect::<Option<Vec<R::Kept>>>().ok_or_else(|| {
-        Failure::interrupted(format!(
-            "stopped with {finished} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
-            keep.directory()
-        ))
-    })
+    let (all, missed) = (runs.len(), missing.len());
+    if missed == 0 {
+        return Ok(());
+    }
+    if missed < all {
+        out::say(format_args!("{} of {all} runs are kept in {}", all - missed, keep.directory()));
+    }
+    let stop = interrupt::stop_flag()?;
+    let (finished, failure) = Workers::new(keep, &stop, &missing, threads)?.work(threads.min(missed));
+    let there = all - missed + finished;
+    let kept = format!(
+        "{there} of {all} runs finished; they are kept in {}, and the same command goes on with the others",
+        keep.directory()
+    );
+    match failure {
+        Some(failure) => Err(failure.and(format_args!("so there is no result of all: {kept}"))),
+        None if finished < missed => Err(Failure::interrupted(format!("stopped with {kept}"))),
+        None => Ok(()),
+    }
 }

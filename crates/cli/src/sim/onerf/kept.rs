@@ -1,34 +1,15 @@
-//! The kept data of a finished run.
+//! The kept data of finished runs.
 
-use serde::{Deserialize, Serialize};
 use sherwood_sim::Results;
 
-use crate::sim::keep::Finished;
-use crate::sim::onerf::plotted::Series;
-use crate::sim::runs::Inputs;
+use super::plotted::Series;
+use crate::sim::{comparison, study};
 
 /// A finished run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(in crate::sim) struct Kept {
-    pub(in crate::sim) inputs: Inputs,
-    pub(in crate::sim) outcome: RunOutcome,
-    pub(in crate::sim) series: Series,
-}
+pub(in crate::sim) type Kept = study::Kept<Results, Series>;
 
-/// Results in the format of `sherwood sim run --json`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::sim) struct RunOutcome {
-    #[serde(flatten)]
-    pub(in crate::sim) results: Results,
-    pub(in crate::sim) wall_s: f64,
-    pub(in crate::sim) queries_per_s: f64,
-}
+/// Runs that differ in their seeds alone.
+pub(in crate::sim) type Group<'a> = comparison::Group<'a, Results, Series>;
 
-impl Finished for Kept {
-    const PREFIX: &str = "";
-
-    fn inputs(&self) -> &Inputs {
-        &self.inputs
-    }
-}
+/// The finished runs of policies in scenarios.
+pub(in crate::sim) type Comparison = comparison::Comparison<Results, Series>;

@@ -10,23 +10,28 @@ use sherwood_workload::onerf::Model;
 
 use super::trace::TraceFile;
 use crate::exit::Failure;
-use crate::sim::flags::{Flags, SCALES};
+use crate::sim::flags::{Flags, SCALES, apply};
 
 /// A scenario and its model.
 #[derive(Clone, Debug)]
 pub(in crate::sim) struct Subject {
-    pub(in crate::sim) scenario: String,
+    pub(super) scenario: String,
     /// Hash of the scenario file; none for a built-in scenario.
-    pub(in crate::sim) document: Option<String>,
+    pub(super) document: Option<String>,
     model: Arc<Model>,
     /// The trace with the requests, unless they are drawn.
     trace: Option<Arc<dyn Trace>>,
 }
 
 impl Subject {
+    /// Finds the scenario called `text`, built in or in a file.
+    pub(in crate::sim) fn named(text: &str) -> Result<Self, Failure> {
+        Self::find(text, &Arc::new(Model::onerf()))
+    }
+
     /// Finds the scenario called `text`: one of the `built_in` model, `FILE.json` or
     /// `FILE.json#NAME`.
-    pub(in crate::sim) fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
+    fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
         match file(text) {
             Some((path, name)) => Self::read(path, name),
             None => Ok(Self {
@@ -75,12 +80,18 @@ impl Subject {
     }
 
     /// Returns the setup of a run.
-    pub(in crate::sim) fn setup(&self, flags: &Flags, policy: &str, seed: u64) -> Result<Setup, Failure> {
+    pub(in crate::sim) fn setup(
+        &self,
+        flags: &Flags,
+        settings: &[String],
+        policy: &str,
+        seed: u64,
+    ) -> Result<Setup, Failure> {
         let mut setup = Setup::new(&self.scenario, policy, seed);
         setup.model = Arc::clone(&self.model);
         setup.trace.clone_from(&self.trace);
         setup.profile = self.profile(flags.scale())?;
-        flags.apply(&mut setup.knobs)?;
+        apply(settings, |key, value| setup.knobs.set(key, value))?;
         Ok(setup)
     }
 
@@ -103,6 +114,23 @@ impl Subject {
             ))),
         }
     }
+}
+
+/// Returns the named scenarios, or all built-in ones that limit some backend.
+pub(in crate::sim) fn subjects(named: &[String]) -> Result<Vec<Subject>, Failure> {
+    let built_in = Arc::new(Model::onerf());
+    let all = built_in.scenarios().keys().filter(|name| *name != "none").cloned();
+    let names = if named.is_empty() { all.collect() } else { named.to_vec() };
+    let subjects = names.iter().map(|name| Subject::find(name, &built_in)).collect::<Result<Vec<_>, _>>()?;
+    for (index, subject) in subjects.iter().enumerate() {
+        if subjects[..index].iter().any(|other| other.scenario == subject.scenario) {
+            return Err(Failure::usage(format!(
+                "two of the scenarios are called `{}`, and results could not be told apart: rename one",
+                subject.scenario
+            )));
+        }
+    }
+    Ok(subjects)
 }
 
 /// Splits a file's path from the name of the scenario in it, if there is one.

@@ -53,7 +53,7 @@ impl Measure {
         let dominant = &results.dominant_rbc;
         match self {
             Self::SloViolation => Some(results.slo_violation_ratio),
-            Self::P90Above50Ms => above(&own.series.p90_ms, P90_MS),
+            Self::P90Above50Ms => above(&own.observed.p90_ms, P90_MS),
             Self::P99Max => Some(results.p99_max_ms),
             Self::DominantRbcAt => {
                 (dominant.at.len() == BLOCKING_TIMES).then(|| dominant.at.iter().copied().fold(0.0, f64::max))
@@ -117,7 +117,7 @@ fn above(values: &[Option<f64>], bound: f64) -> Option<f64> {
 
 /// Largest P99 observed between two minutes.
 fn worst(run: &Kept, (from, to): (f64, f64)) -> Option<f64> {
-    let seen = run.series.minute.iter().zip(&run.series.p99_ms);
+    let seen = run.observed.minute.iter().zip(&run.observed.p99_ms);
     let within = seen.filter(|&(&minute, _)| from <= minute && minute <= to);
     within.filter_map(|(_, p99)| *p99).max_by(f64::total_cmp)
 }

@@ -2,8 +2,8 @@ use sherwood_sim::{DominantRbc, Results};
 
 use super::stated::COMPETITORS;
 use super::*;
-use crate::sim::onerf::kept::RunOutcome;
 use crate::sim::onerf::plotted::Series;
+use crate::sim::study::Outcome;
 
 /// A run with the given P99 for each minute.
 fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {
@@ -30,7 +30,7 @@ fn run(policy: &str, seed: u64, violations: f64, p99_ms: &[f64]) -> Kept {
         p99_ms: p99_ms.iter().copied().map(Some).collect(),
         ..Series::default()
     };
-    Kept { inputs, outcome: RunOutcome { results, wall_s: 1.0, queries_per_s: 1.0 }, series }
+    Kept { inputs, outcome: Outcome { results, wall_s: 1.0, queries_per_s: 1.0 }, observed: series }
 }
 
 /// Returns limits of a backend from minute 1 to 2, and at minute 4, by scenario.

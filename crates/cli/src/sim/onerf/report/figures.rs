@@ -3,21 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{Limits, Study};
+use super::Limits;
 use crate::chart::{
     Areas, Axis, Bar, Bars, COLOURS, ChartLine, Column, Group, Lines, Mark, OTHERS, Pen, assigned,
 };
+use crate::sim::inputs::distinct;
 use crate::sim::onerf::hits::LiveRun;
 use crate::sim::onerf::kept::Kept;
 use crate::sim::onerf::plotted::{BackendSeries, Series};
-
-/// A picture with its caption.
-pub(super) struct Figure {
-    /// File name without the extension.
-    pub(super) name: String,
-    pub(super) svg: String,
-    pub(super) caption: String,
-}
+use crate::sim::report::Picture;
 
 /// Pens of the policies compared in RobinHood's paper, which are the same in all comparisons.
 const POLICIES: [(&str, Pen); 6] = [
@@ -43,14 +37,14 @@ const HITS_OF: usize = 20;
 const BLOCKING_AT_MIN: [usize; 3] = [50, 100, 150];
 
 /// Draws the figures of one scenario. Values over time are those of the first seed.
-pub(super) fn of(study: &Study<'_>, scenario: &str) -> Vec<Figure> {
-    let runs: Vec<&Kept> = study.kept.iter().filter(|run| run.inputs.scenario == scenario).collect();
+pub(super) fn of(kept: &[Kept], limits: Option<&Limits>, scenario: &str) -> Vec<Picture> {
+    let runs: Vec<&Kept> = kept.iter().filter(|run| run.inputs.scenario == scenario).collect();
     let Some(seed) = runs.first().map(|run| run.inputs.seed) else { return Vec::new() };
     let first: Vec<&Kept> = runs.iter().copied().filter(|run| run.inputs.seed == seed).collect();
     let under = |policy: &str| first.iter().copied().find(|run| run.inputs.policy == policy);
     let pens = pens(&runs);
-    let mut figures: Vec<Figure> = Vec::new();
-    let limits = study.limits.get(scenario).filter(|limits| !limits.is_empty());
+    let mut figures: Vec<Picture> = Vec::new();
+    let limits = limits.filter(|limits| !limits.is_empty());
     let limited: Vec<usize> = limits.into_iter().flatten().map(|line| line.backend).collect();
     figures.extend(limits.map(left));
     figures.push(request_p99(&first, &pens));
@@ -110,7 +104,7 @@ fn pen(policy: &str, others: usize) -> Pen {
 }
 
 /// Draws the share of its resource that each limited backend has left, over time.
-fn left(limits: &Limits) -> Figure {
+fn left(limits: &Limits) -> Picture {
     let numbers: Vec<usize> = limits.iter().map(|line| line.backend).collect();
     let line = |(line, pen): (&sherwood_sim::LimitLine, Pen)| ChartLine {
         name: line.name.clone(),
@@ -127,7 +121,7 @@ fn left(limits: &Limits) -> Figure {
         lines: limits.iter().zip(assigned(&numbers)).map(line).collect(),
         mark: None,
     };
-    Figure {
+    Picture {
         name: "limits".to_owned(),
         svg: lines.svg(),
         caption: "A call of a backend that has half left takes twice as long. Backends that are not drawn have all of theirs."
@@ -135,16 +129,16 @@ fn left(limits: &Limits) -> Figure {
     }
 }
 
-fn request_p99(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Figure {
+fn request_p99(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Picture {
     let bound = bound_ms(runs);
     let end = bound * LATENCY_SPAN;
     let line = |run: &&Kept| ChartLine {
         name: run.inputs.policy.clone(),
         pen: pens[&run.inputs.policy],
-        points: points(&run.series.minute, &run.series.p99_ms),
+        points: points(&run.observed.minute, &run.observed.p99_ms),
     };
     let lines = runs.iter().map(line).collect();
-    Figure {
+    Picture {
         name: "request-p99".to_owned(),
         svg: over_time("P99 of request latency", end, lines, Some(Mark::Across(bound, "SLO")), runs[0]),
         caption: format!(
@@ -155,19 +149,14 @@ fn request_p99(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Figure {
 }
 
 /// Draws a figure for each percentile: the share of violations as a function of the bound.
-fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Figure> {
+fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Picture> {
     let bound = bound_ms(runs);
     let one = |name: &str, end: f64, column: fn(&Series) -> &[Option<f64>]| {
-        let mut policies: Vec<&str> = Vec::new();
-        for run in runs {
-            if !policies.contains(&run.inputs.policy.as_str()) {
-                policies.push(&run.inputs.policy);
-            }
-        }
+        let policies = distinct(&runs.iter().map(|run| run.inputs.policy.as_str()).collect::<Vec<_>>());
         let line = |policy: &&str| {
             let of = runs.iter().filter(|run| run.inputs.policy == **policy);
             let mut seen: Vec<f64> =
-                of.flat_map(|run| column(&run.series).iter().flatten().copied()).collect();
+                of.flat_map(|run| column(&run.observed).iter().flatten().copied()).collect();
             seen.sort_by(f64::total_cmp);
             ChartLine { name: (*policy).to_owned(), pen: pens[*policy], points: exceeded(&seen, end) }
         };
@@ -181,7 +170,7 @@ fn levels(runs: &[&Kept], pens: &BTreeMap<String, Pen>) -> Vec<Figure> {
             lines: policies.iter().map(line).collect(),
             mark: (name == "P99").then_some(Mark::Up(bound, "SLO")),
         };
-        Figure {
+        Picture {
             name: format!("violations-{}", name.to_lowercase()),
             svg: lines.svg(),
             caption: format!("How often the {name} of a minute's requests was above each bound; all seeds."),
@@ -205,10 +194,10 @@ fn exceeded(seen: &[f64], end: f64) -> Vec<(f64, Option<f64>)> {
 
 /// Draws the P99 of the limited backends, even when their queries are few, and of the slowest other
 /// backends.
-fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
+fn backend_p99(run: &Kept, limited: &[usize]) -> Picture {
     let order = largest(run, limited, |backend| backend.query_p99_ms.iter().flatten().sum());
     let line = |(&index, pen): (&usize, Pen)| {
-        let backend = &run.series.backends[index];
+        let backend = &run.observed.backends[index];
         let points = backend.query_p99_ms.iter().enumerate();
         ChartLine {
             name: backend.name.clone(),
@@ -219,7 +208,7 @@ fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
     let lines: Vec<ChartLine> = order.iter().zip(assigned(&order)).map(line).collect();
     let top =
         lines.iter().flat_map(|line| line.points.iter().filter_map(|point| point.1)).fold(0.0, f64::max);
-    Figure {
+    Picture {
         name: "backend-p99".to_owned(),
         svg: over_time(
             "P99 of query latency under shared-lru",
@@ -237,8 +226,8 @@ fn backend_p99(run: &Kept, limited: &[usize]) -> Figure {
     }
 }
 
-fn allocation(run: &Kept) -> Figure {
-    let all = &run.series.backends;
+fn allocation(run: &Kept) -> Picture {
+    let all = &run.observed.backends;
     let results = &run.outcome.results;
     let ratio = results.static_equivalent_ratio;
     let largest_bytes: f64 = results.allocation_bytes.values().map(|allocation| allocation.max).sum();
@@ -258,14 +247,14 @@ fn allocation(run: &Kept) -> Figure {
     let areas = Areas {
         title: "Allocation under robinhood",
         note: "",
-        x: Axis::of("minutes", run.series.minute.last().copied().unwrap_or(1.0)),
+        x: Axis::of("minutes", run.observed.minute.last().copied().unwrap_or(1.0)),
         y: Axis { name: "share of a server's cache".to_owned(), end, ticks: ticks.collect() },
         height: HEIGHT,
         parts: parts(all, &order),
         columns: (0..minutes).map(column).collect(),
         marks: vec![(1.0, "the cache".to_owned()), (ratio, format!("without moving: {ratio:.2} caches"))],
     };
-    Figure {
+    Picture {
         name: "allocation".to_owned(),
         svg: areas.svg(),
         caption: format!(
@@ -278,8 +267,8 @@ fn allocation(run: &Kept) -> Figure {
 
 /// Draws the backends that blocked slow requests, for each policy at three times; none when the run
 /// is too short.
-fn blocking(runs: &[&Kept]) -> Option<Figure> {
-    let all = &runs[0].series.backends;
+fn blocking(runs: &[&Kept]) -> Option<Picture> {
+    let all = &runs[0].observed.backends;
     let minutes = all.first()?.blocking_ratio.len();
     let at: Vec<usize> = BLOCKING_AT_MIN.into_iter().filter(|&minute| minute <= minutes).collect();
     let sum = |index: usize| -> f64 {
@@ -310,7 +299,7 @@ fn blocking(runs: &[&Kept]) -> Option<Figure> {
         axis: Axis::shares("share of the slow requests"),
         groups: at.iter().map(group).collect(),
     };
-    (!at.is_empty()).then(|| Figure {
+    (!at.is_empty()).then(|| Picture {
         name: "blocking".to_owned(),
         svg: bars.svg(),
         caption: format!(
@@ -322,7 +311,7 @@ fn blocking(runs: &[&Kept]) -> Option<Figure> {
 }
 
 /// Draws the latencies of hits measured by nodes; none without measurements.
-pub(super) fn hits(runs: &[LiveRun]) -> Option<Figure> {
+pub(super) fn hits(runs: &[LiveRun]) -> Option<Picture> {
     let mut backends: Vec<&String> = runs.iter().flat_map(|run| run.hit_p99_ms.keys()).collect();
     backends.sort();
     backends.dedup();
@@ -350,7 +339,7 @@ pub(super) fn hits(runs: &[LiveRun]) -> Option<Figure> {
         axis: Axis::of("ms", if highest > 0.0 { highest } else { 1.0 }),
         groups: backends.iter().map(group).collect(),
     };
-    (!backends.is_empty()).then(|| Figure {
+    (!backends.is_empty()).then(|| Picture {
         name: "hits-p99".to_owned(),
         svg: bars.svg(),
         caption: "Of keys that were in the cache, measured by a node under load: from the request's arrival to the end of its \
@@ -360,7 +349,7 @@ pub(super) fn hits(runs: &[LiveRun]) -> Option<Figure> {
 }
 
 fn share(run: &Kept, backend: usize, minute: usize) -> f64 {
-    run.series.backends[backend].blocking_ratio.get(minute - 1).copied().unwrap_or(0.0)
+    run.observed.backends[backend].blocking_ratio.get(minute - 1).copied().unwrap_or(0.0)
 }
 
 fn bound_ms(runs: &[&Kept]) -> f64 {
@@ -375,7 +364,7 @@ fn parts(all: &[BackendSeries], order: &[usize]) -> Vec<(String, Pen)> {
 
 /// Returns the `wanted` backends and those with the largest values, in order.
 fn largest(run: &Kept, wanted: &[usize], value: impl Fn(&BackendSeries) -> f64) -> Vec<usize> {
-    first_by(run.series.backends.len(), wanted, |index| value(&run.series.backends[index]))
+    first_by(run.observed.backends.len(), wanted, |index| value(&run.observed.backends[index]))
 }
 
 /// Selects from the first `count` numbers all that are `wanted`, and those with the largest values
@@ -399,7 +388,7 @@ fn points(x: &[f64], y: &[Option<f64>]) -> Vec<(f64, Option<f64>)> {
 }
 
 fn over_time(title: &str, end_ms: f64, lines: Vec<ChartLine>, mark: Option<Mark<'_>>, run: &Kept) -> String {
-    let minutes = run.series.minute.last().copied().unwrap_or(1.0);
+    let minutes = run.observed.minute.last().copied().unwrap_or(1.0);
     let (x, y) = (Axis::of("minutes", minutes), Axis::of("ms", end_ms));
     Lines { title, note: "", x, y, height: HEIGHT, lines, mark }.svg()
 }

@@ -1,30 +1,42 @@
 //! Tables of the report.
 
+use sherwood_sim::Results;
+
 use crate::chart::{Cell, escaped, number, table, word};
-use crate::sim::estimate::SummaryLine;
+use crate::sim::comparison::by_scenario;
+use crate::sim::inputs::distinct;
 use crate::sim::onerf::claims::{Claim, reason};
+use crate::sim::onerf::kept::Group;
+use crate::sim::onerf::summary::{P50, P90, P99, P99_MAX, RBC_MAX, RBC_MEAN, STATIC, VIOLATIONS};
+use crate::sim::table::{Column, Table};
+
+/// Columns of the table of a scenario.
+const COLUMNS: [Column<Results>; 8] = [
+    Column { head: "SLO violations, %", width: 0, measure: VIOLATIONS, decimals: 2 },
+    Column { head: "P99, ms", width: 0, measure: P99, decimals: 1 },
+    Column { head: "worst P99, ms", width: 0, measure: P99_MAX, decimals: 0 },
+    Column { head: "P90, ms", width: 0, measure: P90, decimals: 1 },
+    Column { head: "P50, ms", width: 0, measure: P50, decimals: 1 },
+    Column { head: "dominant blocker, mean %", width: 0, measure: RBC_MEAN, decimals: 0 },
+    Column { head: "at most %", width: 0, measure: RBC_MAX, decimals: 0 },
+    Column { head: "static caches", width: 0, measure: STATIC, decimals: 2 },
+];
 
 /// Formats the violations of each policy in each scenario; empty for a single scenario, whose own
 /// table contains them.
-pub(super) fn overview(lines: &[SummaryLine]) -> String {
-    let mut policies: Vec<&str> = Vec::new();
-    for line in lines {
-        if !policies.contains(&line.policy.as_str()) {
-            policies.push(&line.policy);
-        }
-    }
-    let scenarios: Vec<&[SummaryLine]> = lines.chunk_by(|a, b| a.scenario == b.scenario).collect();
+pub(super) fn overview(groups: &[Group<'_>]) -> String {
+    let policies = distinct(&groups.iter().map(Group::policy).collect::<Vec<_>>());
+    let scenarios: Vec<&[Group<'_>]> = by_scenario(groups).collect();
     if scenarios.len() < 2 {
         return String::new();
     }
-    let mut head = vec![word("scenario")];
-    head.extend(policies.iter().map(number));
-    let row = |lines: &&[SummaryLine]| {
+    let head: Vec<Cell> = [word("scenario")].into_iter().chain(policies.iter().map(number)).collect();
+    let row = |groups: &&[Group<'_>]| {
         let of = |policy: &&str| {
-            let line = lines.iter().find(|line| line.policy == **policy);
-            number(line.map_or(String::new(), |line| format!("{:.2}", line.slo_violation_ratio.times(100.0))))
+            let group = groups.iter().find(|group| group.policy() == *policy);
+            number(group.map_or(String::new(), |group| VIOLATIONS.cell(group, 2)))
         };
-        std::iter::once(word(&lines[0].scenario)).chain(policies.iter().map(of)).collect()
+        std::iter::once(word(groups[0].scenario())).chain(policies.iter().map(of)).collect()
     };
     let rows: Vec<Vec<Cell>> = scenarios.iter().map(row).collect();
     format!("<h2>SLO violations, % of the observations</h2>\n{}", table(&head, &rows))
@@ -63,30 +75,6 @@ pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
 }
 
 /// Formats the results of the policies in one scenario.
-pub(super) fn summary(lines: &[SummaryLine]) -> String {
-    let titles = [
-        "SLO violations, %",
-        "P99, ms",
-        "worst P99, ms",
-        "P90, ms",
-        "P50, ms",
-        "dominant blocker, mean %",
-        "at most %",
-        "static caches",
-    ];
-    let head: Vec<Cell> = std::iter::once(word("policy")).chain(titles.map(number)).collect();
-    let row = |line: &SummaryLine| {
-        vec![
-            word(&line.policy),
-            number(format!("{:.2}", line.slo_violation_ratio.times(100.0))),
-            number(format!("{:.1}", line.p99_ms)),
-            number(format!("{:.0}", line.p99_max_ms)),
-            number(format!("{:.1}", line.p90_ms)),
-            number(format!("{:.1}", line.p50_ms)),
-            number(format!("{:.0}", line.dominant_rbc_mean.times(100.0))),
-            number(format!("{:.0}", line.dominant_rbc_max.times(100.0))),
-            number(format!("{:.2}", line.static_equivalent_ratio)),
-        ]
-    };
-    table(&head, &lines.iter().map(row).collect::<Vec<_>>())
+pub(super) fn summary(groups: &[Group<'_>]) -> String {
+    Table::of("policy", 0, &COLUMNS, groups).html("policy")
 }

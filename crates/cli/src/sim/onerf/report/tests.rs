@@ -2,10 +2,11 @@ use sherwood_sim::{DominantRbc, Results, Setup};
 
 use super::*;
 use crate::chart::assert_well_formed;
-use crate::sim::estimate as summary;
-use crate::sim::onerf::claims;
-use crate::sim::onerf::kept::RunOutcome;
+use crate::sim::inputs::distinct;
+use crate::sim::onerf::kept::Kept;
 use crate::sim::onerf::plotted::{BackendSeries, Series};
+use crate::sim::report::{self, Picture};
+use crate::sim::study::Outcome;
 
 /// A run of 55 minutes with two relevant backends.
 fn run(scenario: &str, policy: &str, seed: u64) -> Kept {
@@ -41,8 +42,8 @@ fn run_of(backends: usize, scenario: &str, policy: &str, seed: u64) -> Kept {
     });
     Kept {
         inputs: serde_json::from_value(inputs).unwrap(),
-        outcome: RunOutcome { results, wall_s: 1.0, queries_per_s: 1.0 },
-        series: Series {
+        outcome: Outcome { results, wall_s: 1.0, queries_per_s: 1.0 },
+        observed: Series {
             minute: minutes().collect(),
             p50_ms: minutes().map(|_| Some(8.0)).collect(),
             p90_ms: minutes().map(Some).collect(),
@@ -75,42 +76,38 @@ fn hits() -> Vec<LiveRun> {
     vec![run("robinhood", 0.75), run("shared-lru", 0.25)]
 }
 
-/// Returns the figure with this name for the only scenario of `kept`.
-fn figure(kept: &[Kept], limits: Limits, name: &str) -> Figure {
-    let scenario = &kept[0].inputs.scenario;
-    let limits = BTreeMap::from([(scenario.clone(), limits)]);
-    let study =
-        Study { kept, lines: &summary::of(kept), claims: &[], unlike: &[], limits: &limits, hits: &[] };
-    let figure = figures::of(&study, scenario).into_iter().find(|figure| figure.name.ends_with(name));
-    figure.unwrap_or_else(|| panic!("no {name}"))
+/// Returns the picture with this name for the only scenario of `kept`.
+fn figure(kept: &[Kept], limits: Limits, name: &str) -> Picture {
+    let figures = figures::of(kept, Some(&limits), &kept[0].inputs.scenario);
+    figures.into_iter().find(|figure| figure.name.ends_with(name)).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// Passes a study of all runs to `seen` and returns its result.
-fn studied<T>(seen: impl Fn(&Study<'_>) -> T) -> T {
-    let (kept, limits, hits) = (compared(), limits(), hits());
-    let (lines, claims) = (summary::of(&kept), claims::of(&kept, &limits));
-    seen(&Study { kept: &kept, lines: &lines, claims: &claims, unlike: &[], limits: &limits, hits: &hits })
+fn comparison(kept: Vec<Kept>) -> Comparison {
+    let seeds = distinct(&kept.iter().map(|run| run.inputs.seed).collect::<Vec<_>>());
+    let values = vec![None; kept.len() / seeds.len()];
+    Comparison { kept, values, seeds, settings: Vec::new(), swept: None, wall_s: 0.0 }
+}
+
+/// Returns the sections of the report of all runs.
+fn studied() -> Vec<Section> {
+    sections(&comparison(compared()), &limits(), &hits())
 }
 
 #[test]
 fn every_picture_has_its_own_file_and_is_well_formed() {
-    let directory = tempfile::tempdir().unwrap();
-    studied(|study| write_plots(study, directory.path())).unwrap();
-    let mut files: Vec<_> =
-        fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    for file in &files {
-        assert_well_formed(&fs::read_to_string(file).unwrap());
-    }
-    let names = files.iter().map(|file| file.file_name().unwrap().to_str().unwrap());
-    insta::assert_snapshot!(names.collect::<Vec<_>>().join("\n"));
+    let sections = studied();
+    let pictures: Vec<&Picture> = sections.iter().flat_map(|section| &section.pictures).collect();
+    let mut names: Vec<String> = pictures.iter().map(|picture| format!("{}.svg", picture.name)).collect();
+    names.sort();
+    pictures.iter().for_each(|picture| assert_well_formed(&picture.svg));
+    insta::assert_snapshot!(names.join("\n"));
 }
 
 #[test]
 fn limited_backend_is_drawn_even_if_its_queries_are_fast() {
     let limits = LimitLine::of(&Setup::new("onerf-spikes", "shared-lru", 1)).unwrap();
     let kept = [run_of(20, "onerf-spikes", "shared-lru", 1)];
-    let Figure { svg, caption, .. } = figure(&kept, limits, "backend-p99");
+    let Picture { svg, caption, .. } = figure(&kept, limits, "backend-p99");
     let drawn =
         (1..=20).map(|number| format!("b{number:02}")).filter(|name| svg.contains(&format!(">{name}<")));
     assert_eq!(drawn.collect::<Vec<_>>(), ["b01", "b05", "b06", "b08", "b19", "b20"]);
@@ -149,7 +146,7 @@ fn captions_of_figures_of_one_seed_name_the_seed() {
 
 #[test]
 fn comparison_report_is_a_self_contained_page() {
-    let page = studied(page);
+    let page = report::page("A report", &studied());
     assert!(!page.contains("src=") && !page.contains("href=\"http") && page.ends_with("</html>\n"));
     assert!(!page.contains("<own>") && page.contains("our &lt;own&gt;"), "names are no markup");
     assert!(page.contains("<td>1.50 (0.00–7.85)</td>"), "{page}");
@@ -160,19 +157,12 @@ fn comparison_report_is_a_self_contained_page() {
 
 #[test]
 fn report_of_a_single_scenario_has_no_contents_or_overview() {
-    let kept = vec![run("none", "robinhood", 1)];
-    let (lines, limits) = (summary::of(&kept), BTreeMap::new());
-    let page = page(&Study {
-        kept: &kept,
-        lines: &lines,
-        claims: &[],
-        unlike: &["servers=2 & more".to_owned()],
-        limits: &limits,
-        hits: &[],
-    });
+    let mut kept = vec![run("ramp-7-slow", "robinhood", 1)];
+    kept[0].inputs.settings = vec!["servers=2 & more".to_owned()];
+    let page = report::page("A report", &sections(&comparison(kept), &BTreeMap::new(), &[]));
     assert!(
         !page.contains("<nav>") && !page.contains("SLO violations, % of") && !page.contains("paper says")
     );
-    assert!(page.contains("<h2 id=\"none\">none</h2>"));
+    assert!(page.contains("<h2 id=\"ramp-7-slow\">ramp-7-slow</h2>"));
     assert!(page.contains("so nothing is compared with it: servers=2 &amp; more.</p>"), "{page}");
 }

@@ -1,8 +1,8 @@
 //! Worlds at the end of their warm-up.
 //!
-//! The depth of the limits has no effect before the first limit, so runs of one policy and seed are
-//! equal until then. Their warm-up is simulated once, and each run continues from a copy. Along the
-//! other axes every run has its own warm-up.
+//! No backend is limited before the measurement, so runs with the same policy, seed and settings are
+//! equal until then, in every scenario and at every depth of the limits. Their warm-up is simulated
+//! once, and each run continues from a copy.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +14,7 @@ use crate::exit::Failure;
 use crate::sim::play;
 
 /// The most recently used worlds, up to a maximum number, which bounds the memory.
-pub(super) struct WarmUps {
+pub(in crate::sim) struct WarmUps {
     most: usize,
     /// Worlds in order of use, the most recent one last.
     worlds: Mutex<VecDeque<Arc<WarmUp>>>,
@@ -28,35 +28,29 @@ struct WarmUp {
     world: Mutex<Option<World>>,
 }
 
-/// The result of asking for a world at the end of its warm-up.
-pub(super) enum Warm {
-    /// The world at the end of its warm-up.
-    Ready(Box<World>),
-    /// The search was stopped.
-    Stopped,
-}
-
 impl WarmUps {
     /// Creates a cache of at most `most` worlds.
-    pub(super) fn new(most: usize) -> Self {
+    pub(in crate::sim) fn new(most: usize) -> Self {
         Self { most, worlds: Mutex::default() }
     }
 
-    /// Returns the world of a run at the end of the warm-up, which it shares with other runs.
-    pub(super) fn world(&self, setup: &Setup, stop: &AtomicBool) -> Result<Warm, Failure> {
+    /// Returns the world of a run at the end of the warm-up, which it shares with other runs; none
+    /// when it was stopped.
+    pub(super) fn world(&self, setup: &Setup, stop: &AtomicBool) -> Result<Option<World>, Failure> {
         let warm_up = self.find(setup)?;
         let mut world = warm_up.world.lock().unwrap_or_else(PoisonError::into_inner);
         let warm = match &mut *world {
             Some(warm) => warm,
             none => {
                 let mut cold = World::new(setup).map_err(Failure::usage)?;
-                if !play::warm_up(&mut cold, stop, |_| ())? {
-                    return Ok(Warm::Stopped);
+                let until = cold.measured_from();
+                if !play::play_until(&mut cold, until, stop, |_| ())? {
+                    return Ok(None);
                 }
                 none.insert(cold)
             }
         };
-        Ok(Warm::Ready(Box::new(warm.fork(setup).map_err(Failure::usage)?)))
+        warm.fork(setup).map(Some).map_err(Failure::usage)
     }
 
     fn find(&self, setup: &Setup) -> Result<Arc<WarmUp>, Failure> {
@@ -92,13 +86,9 @@ mod tests {
     }
 
     fn queries(warm_ups: &WarmUps, setup: &Setup) -> Option<u64> {
-        match warm_ups.world(setup, &AtomicBool::new(false)).expect("a valid setup") {
-            Warm::Ready(world) => {
-                assert_eq!(world.now(), world.measured_from());
-                Some(world.queries())
-            }
-            Warm::Stopped => None,
-        }
+        let world = warm_ups.world(setup, &AtomicBool::new(false)).expect("a valid setup")?;
+        assert_eq!(world.now(), world.measured_from());
+        Some(world.queries())
     }
 
     #[test]
@@ -122,7 +112,7 @@ mod tests {
     fn stopped_warm_up_is_not_kept() {
         let warm_ups = WarmUps::new(1);
         let warm = warm_ups.world(&setup("fair", 1.0), &AtomicBool::new(true)).expect("a valid setup");
-        assert!(matches!(warm, Warm::Stopped));
+        assert!(warm.is_none());
         assert!(queries(&warm_ups, &setup("fair", 1.0)).is_some(), "it is made again");
     }
 }
