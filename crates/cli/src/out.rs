@@ -7,6 +7,8 @@
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::exit::Failure;
 
 pub(crate) use crate::stderr::say;
@@ -23,6 +25,11 @@ fn write(to: &mut impl Write, text: &str) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Formats results as JSON, in one line.
+pub(crate) fn json(results: &(impl Serialize + ?Sized)) -> String {
+    serde_json::to_string(results).expect("results have string keys only")
 }
 
 /// Writes a result into a file and names the file in an error.

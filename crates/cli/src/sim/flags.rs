@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use sherwood_policy::available_without_options;
-use sherwood_sim::{Knobs, microfuge, tenants};
+use sherwood_sim::{SettingError, microfuge, tenants};
 
 use crate::exit::Failure;
 
@@ -97,15 +97,18 @@ impl Flags {
         let sample = self.sample.map(|one_in| format!("sample=1/{one_in}"));
         self.settings.iter().cloned().chain(sample).collect()
     }
+}
 
-    /// Applies the settings to `knobs`.
-    pub(super) fn apply(&self, knobs: &mut Knobs) -> Result<(), Failure> {
-        for setting in &self.all_settings() {
-            let (key, value) = key_and_value(setting)?;
-            knobs.set(key, value).map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
-        }
-        Ok(())
+/// Applies settings in their order by `set`, which takes key and value.
+pub(super) fn apply(
+    settings: &[String],
+    mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,
+) -> Result<(), Failure> {
+    for setting in settings {
+        let (key, value) = key_and_value(setting)?;
+        set(key, value).map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
     }
+    Ok(())
 }
 
 /// Splits a setting into its key and its value.

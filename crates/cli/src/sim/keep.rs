@@ -4,17 +4,19 @@
 //! from another build, or one that cannot be read, is replaced: kept results save time and must
 //! never prevent a run.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sherwood_model::SeededState;
 
-use super::runs::Inputs;
+use super::inputs::Inputs;
 use crate::cache_dir;
 use crate::exit::Failure;
 use crate::out;
@@ -34,6 +36,8 @@ pub(super) struct Keep {
     directory: PathBuf,
     /// True once a warning about unusable files was printed.
     said: AtomicBool,
+    /// Locks of results that several runs need.
+    shared: Mutex<BTreeMap<Inputs, Arc<Mutex<()>>>>,
 }
 
 impl Keep {
@@ -45,12 +49,19 @@ impl Keep {
         };
         fs::create_dir_all(&directory)
             .map_err(|error| Failure::failed(format!("making {}: {error}", directory.display())))?;
-        Ok(Self { directory, said: AtomicBool::new(false) })
+        Ok(Self { directory, said: AtomicBool::new(false), shared: Mutex::default() })
     }
 
     /// Path of the directory, for messages.
     pub(super) fn directory(&self) -> impl Display {
         self.directory.display()
+    }
+
+    /// Returns the lock of a result that several runs need. The thread that holds it computes the
+    /// result; others wait, then find it kept.
+    pub(super) fn lock(&self, inputs: &Inputs) -> Arc<Mutex<()>> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(shared.entry(inputs.clone()).or_default())
     }
 
     /// Reads the result for these inputs, if it was finished and this build can use it.
@@ -75,15 +86,16 @@ impl Keep {
     /// Writes a finished result.
     pub(super) fn write<F: Finished>(&self, kept: &F) -> Result<(), Failure> {
         let path = self.path::<F>(kept.inputs());
-        let text = serde_json::to_string(kept).expect("results have string keys only") + "\n";
         // The name contains the process id, so that processes that finish the same result do not
         // write into the same file; complete files replace each other.
         let unfinished = path.with_extension(format!("{}.part", std::process::id()));
-        fs::write(&unfinished, text).and_then(|()| fs::rename(&unfinished, &path)).map_err(|error| {
-            // A file left behind is harmless.
-            let _ = fs::remove_file(&unfinished);
-            Failure::failed(format!("keeping the finished run {}: {error}", path.display()))
-        })
+        fs::write(&unfinished, out::json(kept) + "\n").and_then(|()| fs::rename(&unfinished, &path)).map_err(
+            |error| {
+                // A file left behind is harmless.
+                let _ = fs::remove_file(&unfinished);
+                Failure::failed(format!("keeping the finished run {}: {error}", path.display()))
+            },
+        )
     }
 
     /// Path of a result: a readable name and a hash of all inputs except the build, so that a

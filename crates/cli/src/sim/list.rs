@@ -74,11 +74,7 @@ struct SettingLine {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let list = List::of(&Model::onerf());
-    if args.json {
-        out::print(&(serde_json::to_string(&list).expect("a list has string keys only") + "\n"))
-    } else {
-        out::print(&list.text())
-    }
+    out::print(&if args.json { out::json(&list) + "\n" } else { list.text() })
 }
 
 impl ScaleLine {

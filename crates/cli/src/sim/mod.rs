@@ -2,23 +2,26 @@
 
 mod ablate;
 mod batch;
+mod claims;
 mod compare;
+mod comparison;
+mod estimate;
 mod flags;
 mod frontier;
+mod inputs;
 mod keep;
-mod learning;
 mod list;
 mod microfuge;
+mod onerf;
 mod play;
 mod progress;
 mod record;
+mod report;
 mod run;
-mod runs;
-mod series;
-mod subject;
+mod study;
 mod sweep;
+mod table;
 mod tenants;
-mod trace;
 
 use clap::Subcommand;
 

@@ -22,13 +22,16 @@ pub(super) trait Played {
     /// Simulated time of the end.
     fn end(&self) -> Instant;
 
+    /// Number of queries so far.
+    fn queries(&self) -> u64;
+
     /// Runs the world until a simulated time, at most its end.
     fn advance(&mut self, until: Instant) -> Result<(), Self::Halt>;
 }
 
 /// Implements [`Played`] by the methods of a world.
 macro_rules! played {
-    ($world:ty, $halt:ty, $stride_s:literal) => {
+    ($world:ty, $halt:ty, $stride_s:literal, $queries:ident) => {
         impl Played for $world {
             type Halt = $halt;
             const STRIDE: Duration = Duration::from_secs($stride_s);
@@ -41,6 +44,10 @@ macro_rules! played {
                 self.end()
             }
 
+            fn queries(&self) -> u64 {
+                self.$queries()
+            }
+
             fn advance(&mut self, until: Instant) -> Result<(), $halt> {
                 self.advance(until)
             }
@@ -48,9 +55,9 @@ macro_rules! played {
     };
 }
 
-played!(World, Halt, 10);
-played!(microfuge::World, Imbalance, 1);
-played!(tenants::World, Imbalance, 1);
+played!(World, Halt, 10, queries);
+played!(microfuge::World, Imbalance, 1, requests);
+played!(tenants::World, Imbalance, 1, requests);
 
 /// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns
 /// false when it was stopped.
@@ -95,18 +102,19 @@ pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
     }
 }
 
-/// Runs the world to the end of its warm-up.
-pub(super) fn warm_up(
-    world: &mut World,
+/// Runs the world until a simulated time. Returns false when it was stopped.
+pub(super) fn play_until<W: Played>(
+    world: &mut W,
+    until: Instant,
     stop: &AtomicBool,
     mut seen: impl FnMut(Duration),
 ) -> Result<bool, Failure> {
-    while world.now() < world.measured_from() {
+    while world.now() < until {
         if stop.load(Relaxed) {
             return Ok(false);
         }
         let before = world.now();
-        world.advance((before + World::STRIDE).min(world.measured_from())).map_err(Failure::failed)?;
+        world.advance((before + W::STRIDE).min(until)).map_err(Failure::failed)?;
         seen(world.now() - before);
     }
     Ok(true)

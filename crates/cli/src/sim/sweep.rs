@@ -45,12 +45,9 @@ impl Sweep {
     }
 }
 
-/// Returns the name of a policy's results in reports, with the value of the swept setting `key`.
-pub(super) fn label(policy: &str, value: Option<&str>, key: Option<&str>) -> String {
-    match (key, value) {
-        (Some(key), Some(value)) => format!("{policy} {key}={value}"),
-        _ => policy.to_owned(),
-    }
+/// Returns the value of a setting that has no list.
+pub(super) fn single(_key: &str, value: &str) -> Vec<String> {
+    vec![value.to_owned()]
 }
 
 /// Returns the values of a list, which are separated by commas.

@@ -46,8 +46,8 @@ mod settings;
 mod setup;
 mod world;
 
-pub use policy::{Policy, PolicyError, policies};
-pub use results::{ByDeadline, ByTenant, Results, Sample};
+pub use policy::{Policy, policies};
+pub use results::{ByDeadline, ByTenant, Results, Sample, Shares};
 pub use setup::{Keys, Knobs, Setup, SetupError, Tenants};
 pub use world::{MicroFuge, World};
 

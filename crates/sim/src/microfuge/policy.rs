@@ -5,9 +5,10 @@ use std::time::Duration;
 use sherwood_cache::{DeadlineCost, Eviction};
 use sherwood_dispatch::{AdmitChoice, BalanceChoice, Options as DispatchOptions, QueueChoice, RetryOptions};
 use sherwood_model::{Percent, PercentError};
-use thiserror::Error;
 
 use super::setup::Knobs;
+pub(super) use crate::policy::PolicyError;
+use crate::policy::by_name;
 
 /// A set-up of cache, scheduler and admission.
 #[derive(Clone, Copy, Debug)]
@@ -64,16 +65,6 @@ pub(super) enum Admit {
     },
     /// By queueing delay.
     Delay(Duration),
-}
-
-/// The name given is that of no policy.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the scenario microfuge has no policy {name:?}; choose one of {known}")]
-pub struct PolicyError {
-    /// The name given.
-    pub name: String,
-    /// The names that can be chosen, as a list.
-    pub known: String,
 }
 
 /// The store alone: a random server, first come, first served.
@@ -199,10 +190,7 @@ impl Policy {
     /// # Errors
     /// If no policy has that name.
     pub fn by_name(name: &str) -> Result<Self, PolicyError> {
-        policies().iter().find(|policy| policy.name == name).copied().ok_or_else(|| PolicyError {
-            name: name.to_owned(),
-            known: policies().iter().map(|policy| policy.name).collect::<Vec<_>>().join(", "),
-        })
+        by_name("the scenario microfuge has", policies(), |policy| policy.name, name)
     }
 
     /// Options of the dispatcher: a server's queue is in it, in the order of the policy's rule.

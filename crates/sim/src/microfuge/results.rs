@@ -52,6 +52,14 @@ pub struct ByDeadline {
     pub lo_ms: f64,
     /// Deadline below which the range ends.
     pub hi_ms: f64,
+    /// Shares of the requests.
+    #[serde(flatten)]
+    pub shares: Shares,
+}
+
+/// Figures of some requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
     /// Number of requests.
     pub requests: u64,
     /// Share of them that were answered after their deadline.
@@ -67,14 +75,9 @@ pub struct ByDeadline {
 pub struct ByTenant {
     /// The tenant's name.
     pub name: String,
-    /// Number of requests.
-    pub requests: u64,
-    /// Share of them that were answered after their deadline.
-    pub miss_ratio: f64,
-    /// Share of them that were hits.
-    pub hit_ratio: f64,
-    /// Share of them that were rejected.
-    pub rejection_ratio: f64,
+    /// Shares of the requests.
+    #[serde(flatten)]
+    pub shares: Shares,
 }
 
 /// Names of the tenants, in the order of their numbers.
@@ -148,8 +151,14 @@ impl Counts {
         self
     }
 
-    fn ratio(&self, count: u64) -> f64 {
-        count as f64 / self.requests.max(1) as f64
+    fn shares(&self) -> Shares {
+        let ratio = |count: u64| count as f64 / self.requests.max(1) as f64;
+        Shares {
+            requests: self.requests,
+            miss_ratio: ratio(self.missed),
+            hit_ratio: ratio(self.hits),
+            rejection_ratio: ratio(self.rejected),
+        }
     }
 }
 
@@ -188,12 +197,12 @@ impl Recorder {
 
     /// Ends a second of the run.
     pub(super) fn sample(&mut self, second: f64, beta: Percent, multipliers: Vec<f64>) {
-        let counts = std::mem::take(&mut self.second);
+        let Shares { miss_ratio, rejection_ratio, hit_ratio, .. } = std::mem::take(&mut self.second).shares();
         self.samples.push(Sample {
             second,
-            deadline_miss_ratio: counts.ratio(counts.missed),
-            rejection_ratio: counts.ratio(counts.rejected),
-            hit_ratio: counts.ratio(counts.hits),
+            deadline_miss_ratio: miss_ratio,
+            rejection_ratio,
+            hit_ratio,
             beta: beta.percent(),
             multipliers,
         });
@@ -210,23 +219,17 @@ impl Recorder {
     }
 
     pub(super) fn results(&self, setup: &Setup, complete: bool) -> Results {
-        let total = self.by_deadline.iter().fold(Counts::default(), Counts::add);
+        let total = self.by_deadline.iter().fold(Counts::default(), Counts::add).shares();
         let quantile = |quantile| self.latencies.quantile(quantile).map_or(0.0, ms);
         let by_deadline = BOUNDS_MS.windows(2).zip(&self.by_deadline).map(|(bounds, counts)| ByDeadline {
             lo_ms: bounds[0].into(),
             hi_ms: bounds[1].into(),
-            requests: counts.requests,
-            miss_ratio: counts.ratio(counts.missed),
-            hit_ratio: counts.ratio(counts.hits),
-            rejection_ratio: counts.ratio(counts.rejected),
+            shares: counts.shares(),
         });
-        let by_tenant = TENANTS.iter().zip(&self.by_tenant).map(|(name, counts)| ByTenant {
-            name: (*name).to_owned(),
-            requests: counts.requests,
-            miss_ratio: counts.ratio(counts.missed),
-            hit_ratio: counts.ratio(counts.hits),
-            rejection_ratio: counts.ratio(counts.rejected),
-        });
+        let by_tenant = TENANTS
+            .iter()
+            .zip(&self.by_tenant)
+            .map(|(name, counts)| ByTenant { name: (*name).to_owned(), shares: counts.shares() });
         let tenants = match setup.knobs.tenants {
             Tenants::One => 0,
             Tenants::Steady => 1,
@@ -237,9 +240,9 @@ impl Recorder {
             policy: setup.policy.clone(),
             seed: setup.seed,
             requests: total.requests,
-            deadline_miss_ratio: total.ratio(total.missed),
-            rejection_ratio: total.ratio(total.rejected),
-            hit_ratio_overall: total.ratio(total.hits),
+            deadline_miss_ratio: total.miss_ratio,
+            rejection_ratio: total.rejection_ratio,
+            hit_ratio_overall: total.hit_ratio,
             requests_per_s: total.requests as f64 / setup.knobs.measure.as_secs_f64(),
             p50_ms: quantile(0.5),
             p90_ms: quantile(0.9),

@@ -47,7 +47,7 @@ mod warm;
 mod within;
 mod world;
 
-pub use policy::{Policy, PolicyError, policies};
+pub use policy::{Policy, policies};
 pub use record::{Measured, Sample, TenantMeasured, TenantSample};
 pub use results::{ByResource, ByTenant, Holdings, Results};
 pub use setup::{Knobs, Setup, SetupError};

@@ -1,6 +1,7 @@
 //! Policies between tenants, by name.
 
-use thiserror::Error;
+pub(super) use crate::policy::PolicyError;
+use crate::policy::by_name;
 
 /// A policy between tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +10,6 @@ pub struct Policy {
     pub name: &'static str,
     /// Description, for help texts.
     pub about: &'static str,
-}
-
-/// The name given is that of no policy between tenants.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("scenarios of tenants have no policy {name:?}; choose one of {known}")]
-pub struct PolicyError {
-    /// The name given.
-    pub name: String,
-    /// The names that can be chosen, as a list.
-    pub known: String,
 }
 
 /// The policy that others are judged against.
@@ -47,10 +38,7 @@ impl Policy {
     /// # Errors
     /// If no policy has that name.
     pub fn by_name(name: &str) -> Result<Self, PolicyError> {
-        policies().iter().find(|policy| policy.name == name).copied().ok_or_else(|| PolicyError {
-            name: name.to_owned(),
-            known: policies().iter().map(|policy| policy.name).collect::<Vec<_>>().join(", "),
-        })
+        by_name("scenarios of tenants have", policies(), |policy| policy.name, name)
     }
 }
 

@@ -89,6 +89,18 @@ pub struct ByResource {
     pub used_ratio: Vec<f64>,
 }
 
+impl Results {
+    /// Judges the results of a run with the figures `measured` against those of a run of `baseline`
+    /// of the same length.
+    pub fn judge(&mut self, measured: &Measured, base: &Measured) {
+        let normalized = normalized(measured, base);
+        self.normalized_least = normalized.iter().map(|pair| pair.0).fold(f64::INFINITY, f64::min);
+        for (tenant, pair) in self.tenants.iter_mut().zip(normalized) {
+            (tenant.normalized, tenant.normalized_min) = pair;
+        }
+    }
+}
+
 /// Returns the normalized throughput of each tenant, and the least of ten seconds.
 pub(super) fn normalized(measured: &Measured, base: &Measured) -> Vec<(f64, f64)> {
     let of_tenant = |(index, tenant): (usize, &super::TenantMeasured)| {

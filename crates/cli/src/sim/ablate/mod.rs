@@ -4,21 +4,21 @@
 //! of them at a time and compares the result with the unchanged loop under the same requests.
 
 mod change;
-mod page;
 mod table;
 
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::compare;
+use super::batch::make_all;
 use super::flags::{BatchFlags, Flags};
+use super::inputs::distinct;
 use super::keep::Keep;
-use super::runs::{self, Run, distinct};
-use super::subject::Subject;
+use super::onerf::subject::{Subject, subjects};
+use super::study::{Run, Study};
 use crate::exit::Failure;
 use crate::out;
 use change::Change;
-use table::Table;
+use table::Changes;
 
 /// Changes one thing about RobinHood at a time, and compares with RobinHood unchanged
 #[derive(Debug, clap::Args)]
@@ -49,33 +49,32 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let seeds = distinct(&args.batch.seeds);
-    let changes = change::of(&args.changes);
-    let subjects = runs::subjects(&distinct(&args.scenarios))?;
+    let Args { scenarios, changes, batch, report } = args;
+    let seeds = distinct(&batch.seeds);
+    let changes = change::of(changes);
     let mut runs = Vec::new();
-    for subject in &subjects {
+    for subject in &subjects(&distinct(scenarios))? {
         for change in &changes {
             for &seed in &seeds {
-                runs.push(run_of(&args.batch.flags, subject, change, seed)?);
+                runs.push(run_of(&batch.flags, subject, change, seed)?);
             }
         }
     }
-    runs::check(runs.iter().step_by(seeds.len()))?;
-    let keep = Keep::open(args.batch.results.as_deref())?;
+    runs.iter().step_by(seeds.len()).try_for_each(Run::check)?;
+    let keep = Keep::open(batch.results.as_deref())?;
     let began = Instant::now();
-    compare::make_missing(&keep, &runs, args.batch.threads())?;
+    let kept = make_all(&keep, &runs, batch.threads())?;
     let wall_s = began.elapsed().as_secs_f64();
-    let table = Table::of(&compare::kept(&keep, &runs)?, &changes, &seeds);
-    if let Some(path) = &args.report {
-        out::write_file(path, &page::of(&table, &args.batch.flags))?;
+    let table = Changes::of(&kept, &changes, &seeds);
+    if let Some(path) = report {
+        out::write_file(path, &table.page(&batch.flags))?;
     }
-    out::print(&if args.batch.json { table.json(&args.batch.flags, wall_s) } else { table.text() })
+    out::print(&if batch.json { table.json(&batch.flags, wall_s) } else { table.text() })
 }
 
-fn run_of(flags: &Flags, subject: &Subject, change: &Change, seed: u64) -> Result<Run, Failure> {
-    let mut flags = flags.clone();
-    flags.settings.extend(change.settings());
-    let mut run = Run::new(&flags, subject, change.policy(), seed)?;
-    run.name = format!("{} {change} seed {seed}", subject.scenario);
+fn run_of(flags: &Flags, subject: &Subject, change: &Change, seed: u64) -> Result<Run<Subject>, Failure> {
+    let settings = flags.all_settings().into_iter().chain(change.settings()).collect();
+    let mut run = Run::new(subject, flags, settings, change.policy(), seed)?;
+    run.name = format!("{} {change} seed {seed}", subject.name());
     Ok(run)
 }

@@ -6,32 +6,34 @@ use serde::Serialize;
 use sherwood_sim::Results;
 
 use super::change::Change;
-use crate::sim::compare::keep::Kept;
-use crate::sim::compare::summary::Estimate;
+use crate::chart::{self, escaped};
+use crate::out;
+use crate::sim::comparison::{Figures, Measure};
+use crate::sim::estimate::Estimate;
 use crate::sim::flags::Flags;
+use crate::sim::onerf::kept::{Group, Kept};
+use crate::sim::onerf::summary::{P99, P99_MAX, RBC_MEAN, STATIC, VIOLATIONS};
+use crate::sim::report::preface;
+use crate::sim::table::{Row, Table};
 
-/// A row for each scenario and change; the first of a scenario is the baseline.
-pub(super) struct Table {
-    pub(super) seeds: Vec<u64>,
-    rows: Vec<Row>,
+/// A line for each scenario and change; the first of a scenario is the baseline.
+pub(super) struct Changes {
+    seeds: Vec<u64>,
+    lines: Vec<Line>,
 }
 
 /// Results of a change in a scenario, over all seeds.
 #[derive(Serialize)]
-pub(super) struct Row {
-    pub(super) scenario: String,
-    pub(super) change: String,
+struct Line {
+    scenario: String,
+    change: String,
     policy: &'static str,
     slo_bound_ms: f64,
-    slo_violation_ratio: Estimate,
-    /// Increase of the share of SLO violations over the baseline (RobinHood unchanged) with the
-    /// same seed.
-    slo_violation_ratio_more: Estimate,
-    p99_max_ms: Estimate,
-    p99_max_ms_more: Estimate,
-    p99_ms: Estimate,
-    dominant_rbc_mean: Estimate,
-    static_equivalent_ratio: Estimate,
+    #[serde(flatten)]
+    figures: Figures,
+    /// Cells of the table.
+    #[serde(skip)]
+    cells: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -42,31 +44,50 @@ struct Document<'a> {
     seeds: &'a [u64],
     /// Time that the runs without kept results took, seconds.
     wall_s: f64,
-    rows: &'a [Row],
+    rows: &'a [Line],
 }
 
-impl Table {
-    /// Creates the table of `runs`, which are ordered by scenario, then by change, then by seed.
+/// Column headings of the table of changes, and widths that suffice for intervals.
+const COLUMNS: [(&str, usize); 6] = [
+    ("violations %", 20),
+    ("more, points", 19),
+    ("worst P99 ms", 19),
+    ("more, ms", 19),
+    ("P99 ms", 19),
+    ("RBC mean %", 19),
+];
+
+impl Changes {
+    /// Creates the lines of `runs`, which are ordered by scenario, then by change, then by seed.
     pub(super) fn of(runs: &[Kept], changes: &[Change], seeds: &[u64]) -> Self {
-        let mut rows = Vec::new();
+        let group = |kept| Group { value: None, suffix: String::new(), kept };
+        let mut lines = Vec::new();
         for scenario in runs.chunks(changes.len() * seeds.len()) {
-            let unchanged = &scenario[..seeds.len()];
-            let changed = changes.iter().zip(scenario.chunks(seeds.len()));
-            rows.extend(changed.map(|(change, runs)| Row::of(*change, runs, unchanged)));
+            let groups: Vec<Group<'_>> = scenario.chunks(seeds.len()).map(group).collect();
+            lines.extend(changes.iter().zip(&groups).map(|(change, of)| Line::of(*change, of, &groups[0])));
         }
-        Self { seeds: seeds.to_vec(), rows }
+        Self { seeds: seeds.to_vec(), lines }
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        for rows in self.scenarios() {
-            let _ = writeln!(text, "{:<24} {}", rows[0].scenario, columns(&HEAD.map(str::to_owned)));
-            for row in rows {
-                let _ = writeln!(text, "  {:<22} {}", row.change, columns(&row.cells()));
-            }
-            text.push('\n');
+        let table = |lines: &[Line]| Self::table(lines, &lines[0].scenario).text("  ") + "\n";
+        self.scenarios().map(table).collect()
+    }
+
+    /// Formats the tables as an HTML page; `flags` apply to all runs.
+    pub(super) fn page(&self, flags: &Flags) -> String {
+        let mut body = preface(
+            &format!("{} at scale {}", env!("CARGO_PKG_VERSION"), flags.scale()),
+            ("settings of all runs", &flags.all_settings()),
+            &self.seeds,
+            "With one seed, all meet the same requests at the same times, and “more” is more than unchanged with the \
+             same seed.",
+        );
+        for lines in self.scenarios() {
+            let _ = writeln!(body, "<h2>{}</h2>", escaped(&lines[0].scenario));
+            body += &Self::table(lines, "").html("what was changed");
         }
-        text
+        chart::page("RobinHood, changed one thing at a time", &body)
     }
 
     pub(super) fn json(&self, flags: &Flags, wall_s: f64) -> String {
@@ -76,69 +97,63 @@ impl Table {
             settings: &flags.all_settings(),
             seeds: &self.seeds,
             wall_s,
-            rows: &self.rows,
+            rows: &self.lines,
         };
-        serde_json::to_string(&document).expect("rows have string keys only") + "\n"
+        out::json(&document) + "\n"
     }
 
-    /// Returns the rows of each scenario.
-    pub(super) fn scenarios(&self) -> impl Iterator<Item = &[Row]> {
-        self.rows.chunk_by(|a, b| a.scenario == b.scenario)
+    /// Returns the lines of each scenario.
+    fn scenarios(&self) -> impl Iterator<Item = &[Line]> {
+        self.lines.chunk_by(|one, other| one.scenario == other.scenario)
+    }
+
+    fn table(lines: &[Line], label: &str) -> Table {
+        let mut table = Table::new(label, 24, &COLUMNS);
+        for Line { change, cells, .. } in lines {
+            table.push(Row { label: change.clone(), cells: cells.clone(), suffix: String::new() });
+        }
+        table
     }
 }
 
-/// Column headings of the table of changes.
-pub(super) const HEAD: [&str; 6] =
-    ["violations %", "more, points", "worst P99 ms", "more, ms", "P99 ms", "RBC mean %"];
-
-/// Formats a row with columns wide enough for intervals.
-fn columns(cells: &[String; HEAD.len()]) -> String {
-    cells.iter().map(|cell| format!("{cell:>20}")).collect()
-}
-
-impl Row {
-    fn of(change: Change, runs: &[Kept], unchanged: &[Kept]) -> Self {
-        let values = |value: fn(&Results) -> f64| {
-            runs.iter().map(|run| value(&run.outcome.results)).collect::<Vec<_>>()
+impl Line {
+    fn of(change: Change, group: &Group<'_>, unchanged: &Group<'_>) -> Self {
+        let violations_more = more(group, unchanged, |results| results.slo_violation_ratio);
+        let p99_max_more = more(group, unchanged, |results| results.p99_max_ms);
+        let cell = |more: Estimate, decimals: usize| {
+            if change == Change::None { "-".to_owned() } else { format!("{more:+.decimals$}") }
         };
-        let of = |value| Estimate::of(&values(value));
-        let share = |value| Estimate::of_shares(&values(value));
-        let more = |value: fn(&Results) -> f64| {
-            let pairs = runs.iter().zip(unchanged);
-            let more =
-                pairs.map(|(run, unchanged)| value(&run.outcome.results) - value(&unchanged.outcome.results));
-            Estimate::of(&more.collect::<Vec<_>>())
-        };
+        let figure = |measure: Measure<Results>| (measure.name, measure.estimate(group));
         Self {
-            scenario: runs[0].inputs.scenario.clone(),
+            scenario: group.scenario().to_owned(),
             change: change.to_string(),
             policy: change.policy(),
-            slo_bound_ms: runs[0].outcome.results.slo_bound_ms,
-            slo_violation_ratio: share(|results| results.slo_violation_ratio),
-            slo_violation_ratio_more: more(|results| results.slo_violation_ratio),
-            p99_max_ms: of(|results| results.p99_max_ms),
-            p99_max_ms_more: more(|results| results.p99_max_ms),
-            p99_ms: of(|results| results.p99_ms),
-            dominant_rbc_mean: share(|results| results.dominant_rbc.mean),
-            static_equivalent_ratio: of(|results| results.static_equivalent_ratio),
+            slo_bound_ms: group.first().slo_bound_ms,
+            figures: Figures(vec![
+                figure(VIOLATIONS),
+                ("slo_violation_ratio_more", violations_more),
+                figure(P99_MAX),
+                ("p99_max_ms_more", p99_max_more),
+                figure(P99),
+                figure(RBC_MEAN),
+                figure(STATIC),
+            ]),
+            cells: vec![
+                VIOLATIONS.cell(group, 2),
+                cell(violations_more.times(100.0), 2),
+                P99_MAX.cell(group, 1),
+                cell(p99_max_more, 1),
+                P99.cell(group, 1),
+                RBC_MEAN.cell(group, 0),
+            ],
         }
     }
+}
 
-    /// Formats the cells in the order of [`HEAD`]; the increases are empty in the baseline's row.
-    pub(super) fn cells(&self) -> [String; HEAD.len()] {
-        let unchanged = self.change == Change::None.to_string();
-        let more = |more: Estimate, decimals: usize| {
-            if unchanged { "-".to_owned() } else { format!("{more:+.decimals$}") }
-        };
-        [
-            format!("{:.2}", self.slo_violation_ratio.times(100.0)),
-            more(self.slo_violation_ratio_more.times(100.0), 2),
-            format!("{:.1}", self.p99_max_ms),
-            more(self.p99_max_ms_more, 1),
-            format!("{:.1}", self.p99_ms),
-            format!("{:.0}", self.dominant_rbc_mean.times(100.0)),
-        ]
-    }
+/// Increase of a figure over the one of the baseline with the same seed.
+fn more(group: &Group<'_>, unchanged: &Group<'_>, of: fn(&Results) -> f64) -> Estimate {
+    let pairs = group.each(of).into_iter().zip(unchanged.each(of));
+    Estimate::of(&pairs.map(|(changed, unchanged)| changed - unchanged).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -157,8 +172,12 @@ mod tests {
             "version": "0", "scenario": "spikes", "document": null, "policy": "robinhood", "seed": seed,
             "scale": "0.01", "settings": [],
         });
-        let kept = serde_json::json!({"inputs": inputs, "outcome": outcome, "series": series});
+        let kept = serde_json::json!({"inputs": inputs, "outcome": outcome, "observed": series});
         serde_json::from_value(kept).expect("as it is kept")
+    }
+
+    fn figure(line: &Line, index: usize) -> Estimate {
+        line.figures.0[index].1
     }
 
     #[test]
@@ -168,24 +187,24 @@ mod tests {
         let changed = [run(1, 0.25, 150.0), run(2, 0.625, 454.0)];
         let runs = unchanged.into_iter().chain(changed).collect::<Vec<_>>();
         let changes = [Change::None, Change::Setting { key: "tax", value: "0.02" }];
-        let table = Table::of(&runs, &changes, &[1, 2]);
-        let [unchanged, changed] = &table.rows[..] else { panic!("a row for each") };
-        let more = changed.slo_violation_ratio_more;
+        let table = Changes::of(&runs, &changes, &[1, 2]);
+        let [unchanged, changed] = &table.lines[..] else { panic!("a row for each") };
+        let more = figure(changed, 1);
         assert_eq!((more.mean, more.low, more.high), (0.125, Some(0.125), Some(0.125)), "no doubt about it");
         // The differences are 50 and 54: the standard deviation is 2.828 and the standard error 2,
         // which Student's t multiplies by 12.706.
-        let more = changed.p99_max_ms_more;
+        let more = figure(changed, 3);
         assert_eq!(format!("{more:+.3}"), "+52.000 ± 25.412");
-        let none = unchanged.p99_max_ms_more;
+        let none = unfigure(changed, 3);
         assert_eq!((none.mean, none.low, none.high), (0.0, Some(0.0), Some(0.0)));
-        assert_eq!(unchanged.cells()[1], "-");
-        assert_eq!(changed.cells()[1], "+12.50 ± 0.00");
+        assert_eq!(unchanged.cells[1], "-");
+        assert_eq!(changed.cells[1], "+12.50 ± 0.00");
     }
 
     #[test]
     fn increase_with_one_seed_has_no_confidence_interval() {
         let runs = [run(1, 0.25, 150.0), run(1, 0.125, 100.0)];
-        let table = Table::of(&runs, &[Change::None, Change::Policy("fair")], &[1]);
-        assert_eq!(table.rows[1].cells()[1..4], ["-12.50", "100.0", "-50.0"]);
+        let table = Changes::of(&runs, &[Change::None, Change::Policy("fair")], &[1]);
+        assert_eq!(table.lines[1].cells[1..4], ["-12.50", "100.0", "-50.0"]);
     }
 }

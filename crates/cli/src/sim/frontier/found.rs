@@ -7,6 +7,7 @@ use sherwood_sim::{Axis, Board, Bracket, STEPS_MAX, Tally};
 
 use super::trials::Trials;
 use crate::chart::{Panel, Range, Ranges};
+use crate::out;
 
 /// Results of the search as far as they are known.
 pub(super) struct Found<'a> {
@@ -122,7 +123,7 @@ impl<'a> Found<'a> {
             .zip(&self.policies)
             .map(|(policy, limits)| self.line(policy, limits))
             .collect();
-        serde_json::to_string(&lines).expect("lines have string keys only") + "\n"
+        out::json(&lines) + "\n"
     }
 
     fn line<'b>(&self, policy: &'b str, limits: &[Option<Limit>; 3]) -> PolicyLine<'b> {

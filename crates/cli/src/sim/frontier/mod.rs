@@ -6,20 +6,17 @@
 
 mod found;
 mod trials;
-mod warm;
 mod workers;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use sherwood_sim::Board;
-use sherwood_workload::onerf::Model;
 
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
+use super::inputs::distinct;
 use super::keep::Keep;
 use super::microfuge;
-use super::runs::distinct;
-use super::subject::Subject;
+use super::onerf::subject::Subject;
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -92,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let policies = distinct(&args.policies.chosen_or(PAPER_POLICIES));
     let seeds = distinct(&args.batch.seeds);
-    let subject = Subject::find(&args.scenario, &Arc::new(Model::onerf()))?;
+    let subject = Subject::named(&args.scenario)?;
     let threads = args.batch.threads();
     // Each thread executes one run and may leave the warm-up of another for the next.
     let trials = Trials::new(&args.batch.flags, subject, policies, violation, 2 * threads)?;

@@ -4,16 +4,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sherwood_sim::{Axis, Knobs, Probe, STEPS_MAX, Setup, Tally, World};
+use sherwood_sim::{Axis, Knobs, Probe, STEPS_MAX, Tally, World};
 
-use super::warm::{Warm, WarmUps};
 use crate::exit::Failure;
-use crate::sim::flags::Flags;
+use crate::sim::flags::{Flags, apply};
+use crate::sim::inputs::Inputs;
 use crate::sim::keep::{Finished, Keep};
-use crate::sim::learning::{Learned, Learning};
+use crate::sim::onerf::learning::{self, Attempt};
+use crate::sim::onerf::subject::Subject;
+use crate::sim::onerf::warm::WarmUps;
 use crate::sim::play;
-use crate::sim::runs::{Inputs, Run};
-use crate::sim::subject::Subject;
+use crate::sim::study::{Run, Study};
 
 /// Policies in one scenario, under conditions that are changed one at a time.
 pub(super) struct Trials {
@@ -60,8 +61,9 @@ impl Trials {
         warm_ups: usize,
     ) -> Result<Self, Failure> {
         let mut knobs = Knobs::default();
-        flags.apply(&mut knobs)?;
-        let setup = subject.setup(flags, "equal", 1)?;
+        let settings = flags.all_settings();
+        apply(&settings, |key, value| knobs.set(key, value))?;
+        let setup = subject.setup(flags, &settings, "equal", 1)?;
         let observations = setup.observations().map_err(Failure::usage)?;
         let bound_ms = setup.model.slo().limit_ms;
         let (flags, warm_ups) = (flags.clone(), WarmUps::new(warm_ups));
@@ -95,7 +97,7 @@ impl Trials {
     }
 
     pub(super) fn scenario(&self) -> &str {
-        &self.subject.scenario
+        self.subject.name()
     }
 
     pub(super) fn scale(&self) -> &str {
@@ -121,15 +123,15 @@ impl Trials {
 
     /// Returns the run to try: that of `sherwood sim run` with the varied condition as an
     /// additional setting.
-    pub(super) fn run(&self, probe: Probe) -> Result<Run, Failure> {
+    pub(super) fn run(&self, probe: Probe) -> Result<Run<Subject>, Failure> {
         let Probe { policy, seed, axis, step } = probe;
-        let mut flags = self.flags.clone();
+        let mut settings = self.flags.all_settings();
         let mut condition = String::new();
         if step != 0 {
             condition = format!("{axis}={}", self.value(axis, step));
-            flags.settings.push(condition.clone());
+            settings.push(condition.clone());
         }
-        let mut run = Run::new(&flags, &self.subject, &self.policies[policy], seed)?;
+        let mut run = Run::new(&self.subject, &self.flags, settings, &self.policies[policy], seed)?;
         if step != 0 {
             run.name = format!("{} {condition}", run.name);
         }
@@ -141,27 +143,17 @@ impl Trials {
     pub(super) fn make(
         &self,
         probe: Probe,
-        run: &Run,
+        run: &Run<Subject>,
         keep: &Keep,
         stop: &AtomicBool,
     ) -> Result<Option<Tried>, Failure> {
         // Only runs along this axis are equal until the end of the warm-up.
-        let warm_ups = (probe.axis == Axis::Depth && run.setup.trace.is_none()).then_some(&self.warm_ups);
+        let warm_ups = (probe.axis == Axis::Depth).then_some(&self.warm_ups);
         let tried = |tally, ended| Some(Tried { inputs: run.inputs.clone(), tally, ended });
-        let mut setup = run.setup.clone();
-        let learning = Learning::of(run)?;
-        if let Some(learning) = &learning {
-            let begin = |learning: &Setup| begin(learning, warm_ups, stop);
-            setup.knobs.control.tao.budgets_bytes = match learning.find(keep, stop, begin)? {
-                Learned::Sizes(sizes) => sizes,
-                Learned::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
-                Learned::Stopped => return Ok(None),
-            };
-        }
-        // A run with a learned allocation uses it from the start, so it has no warm-up in common
-        // with others.
-        let Some(mut world) = begin(&setup, warm_ups.filter(|_| learning.is_none()), stop)? else {
-            return Ok(None);
+        let mut world = match learning::begin(run, warm_ups, Some(keep), stop)? {
+            Attempt::Done(world) => world,
+            Attempt::Ended(why) => return Ok(tried(Tally::new(self.observations), Some(why))),
+            Attempt::Stopped => return Ok(None),
         };
         let (mut tally, mut counted) = (Tally::new(self.observations), 0);
         let mut count = |world: &World| {
@@ -177,15 +169,5 @@ impl Trials {
             Err(halt) => Some(play::trace_end(halt)?),
         };
         Ok(tried(count(&world), ended))
-    }
-}
-
-/// Returns the world of a run, at the end of its warm-up if `warm_ups` has it and otherwise at its
-/// beginning; none when it was stopped.
-fn begin(setup: &Setup, warm_ups: Option<&WarmUps>, stop: &AtomicBool) -> Result<Option<World>, Failure> {
-    let Some(warm_ups) = warm_ups else { return World::new(setup).map(Some).map_err(Failure::usage) };
-    match warm_ups.world(setup, stop)? {
-        Warm::Ready(world) => Ok(Some(*world)),
-        Warm::Stopped => Ok(None),
     }
 }

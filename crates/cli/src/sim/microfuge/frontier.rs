@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use super::runs::Run;
+use super::summary::{HITS, MISSED, REJECTED};
+use super::{Group, Microfuge};
 use crate::exit::Failure;
 use crate::out;
 use crate::sim::batch::make_all;
 use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::inputs::distinct;
 use crate::sim::keep::Keep;
-use crate::sim::runs::distinct;
+use crate::sim::study::Run;
 
 /// Largest shares of all requests that may miss their deadline, and be rejected.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +61,7 @@ pub(in crate::sim) fn frontier(
         .iter()
         .map(|policy| find(&keep, policy, &settings, batch, bounds))
         .collect::<Result<Vec<_>, _>>()?;
-    out::print(&if batch.json {
-        serde_json::to_string(&found).expect("results have string keys only") + "\n"
-    } else {
-        text(&found, bounds)
-    })
+    out::print(&if batch.json { out::json(&found) + "\n" } else { text(&found, bounds) })
 }
 
 fn find(
@@ -78,23 +76,28 @@ fn find(
     let step = search(|step| {
         let settings: Vec<String> =
             settings.iter().cloned().chain([format!("rate={:.0}", rate(step))]).collect();
-        let runs = seeds.iter().map(|&seed| Run::new(&batch.flags, settings.clone(), policy, seed));
-        let kept = make_all(keep, &runs.collect::<Result<Vec<_>, _>>()?, batch.threads())?;
-        let line = super::summary::line(&kept, None);
-        let stands =
-            line.deadline_miss_ratio.mean <= bounds.missed && line.rejection_ratio.mean <= bounds.rejected;
+        let run = |&seed: &u64| Run::new(&Microfuge, &batch.flags, settings.clone(), policy, seed);
+        let runs = seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+        runs[0].check()?;
+        let kept = make_all(keep, &runs, batch.threads())?;
+        let group = Group { value: None, suffix: String::new(), kept: &kept };
+        let [missed, rejected, hits] = [MISSED, REJECTED, HITS].map(|measure| measure.mean(&group));
+        let stands = missed <= bounds.missed && rejected <= bounds.rejected;
         if stands {
-            best = Some((step, line));
+            best = Some((step, [missed, rejected, hits]));
         }
         Ok(stands)
     })?;
-    let line = best.filter(|(found, _)| Some(*found) == step).map(|(_, line)| line);
+    let [missed, rejected, hits] = match best {
+        Some((found, ratios)) if Some(found) == step => ratios.map(Some),
+        _ => [None; 3],
+    };
     Ok(Found {
         policy: policy.to_owned(),
         rate: step.map(|step| rate(step).round()),
-        deadline_miss_ratio: line.as_ref().map(|line| line.deadline_miss_ratio.mean),
-        rejection_ratio: line.as_ref().map(|line| line.rejection_ratio.mean),
-        hit_ratio_overall: line.as_ref().map(|line| line.hit_ratio_overall.mean),
+        deadline_miss_ratio: missed,
+        rejection_ratio: rejected,
+        hit_ratio_overall: hits,
     })
 }
 

@@ -1,13 +1,13 @@
 //! A steady tenant beside one that bursts, compared with the steady one alone.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 use sherwood_sim::microfuge::ByTenant;
 
-use super::runs::{Group, Kept};
+use super::Group;
 use crate::chart::{Cell, number, table, verdict, word};
-use crate::sim::compare::summary::Estimate;
+use crate::sim::estimate::Estimate;
+use crate::sim::report::Section;
+use crate::sim::table::{Row, Table};
 
 /// Key of the setting that chooses the tenants.
 pub(super) const KEY: &str = "tenants";
@@ -23,7 +23,7 @@ const ALLOWANCE: f64 = 0.005;
 
 /// A policy's figures of both tenants.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Isolation {
+struct Isolation {
     policy: String,
     /// The steady tenant without the other.
     alone: TenantLine,
@@ -46,16 +46,17 @@ struct TenantLine {
 
 impl TenantLine {
     /// Returns the figures of a tenant by its number; none if a run has no such tenant.
-    fn of(runs: &[Kept], tenant: usize) -> Option<Self> {
-        let tenants = runs.iter().map(|run| run.outcome.results.tenants.get(tenant));
-        let tenants: Vec<&ByTenant> = tenants.collect::<Option<_>>()?;
+    fn of(group: &Group<'_>, tenant: usize) -> Option<Self> {
+        if group.kept.iter().any(|run| run.outcome.results.tenants.len() <= tenant) {
+            return None;
+        }
         let shares = |of: fn(&ByTenant) -> f64| {
-            Estimate::of_shares(&tenants.iter().map(|tenant| of(tenant)).collect::<Vec<_>>())
+            Estimate::of_shares(&group.each(|results| of(&results.tenants[tenant])))
         };
         Some(Self {
-            miss_ratio: shares(|tenant| tenant.miss_ratio),
-            rejection_ratio: shares(|tenant| tenant.rejection_ratio),
-            hit_ratio: shares(|tenant| tenant.hit_ratio),
+            miss_ratio: shares(|tenant| tenant.shares.miss_ratio),
+            rejection_ratio: shares(|tenant| tenant.shares.rejection_ratio),
+            hit_ratio: shares(|tenant| tenant.shares.hit_ratio),
         })
     }
 
@@ -64,57 +65,53 @@ impl TenantLine {
     }
 }
 
+/// Returns the section of the report about two tenants.
+pub(super) fn section(groups: &[Group<'_>]) -> Section {
+    let lines = lines(groups);
+    Section::new("isolation", &lines, text(&lines), html(&lines))
+}
+
 /// Returns a line for each policy that was simulated with both tenants and with the steady one.
-pub(super) fn lines(groups: &[Group]) -> Vec<Isolation> {
-    let find = |policy: &str, value: &str| {
-        let is_meant =
-            |group: &&Group| group.kept[0].inputs.policy == policy && group.value.as_deref() == Some(value);
-        groups.iter().find(is_meant).map(|group| &group.kept[..])
-    };
-    let line = |group: &Group| {
-        let policy = &group.kept[0].inputs.policy;
-        let (alone, both) = (find(policy, ALONE)?, &group.kept);
+fn lines(groups: &[Group<'_>]) -> Vec<Isolation> {
+    let line = |both: &Group<'_>| {
+        let policy = both.policy();
+        let is_alone = |group: &&Group<'_>| group.policy() == policy && group.value == Some(ALONE);
+        let alone = groups.iter().find(is_alone)?;
         let (alone, steady, bursting) =
             (TenantLine::of(alone, 0)?, TenantLine::of(both, 0)?, TenantLine::of(both, 1)?);
         let at_most = FACTOR * alone.failed() + ALLOWANCE;
         let holds = steady.failed() <= at_most;
-        Some(Isolation { policy: policy.clone(), alone, steady, bursting, at_most, holds })
+        Some(Isolation { policy: policy.to_owned(), alone, steady, bursting, at_most, holds })
     };
-    groups.iter().filter(|group| group.value.as_deref() == Some(BOTH)).filter_map(line).collect()
+    groups.iter().filter(|group| group.value == Some(BOTH)).filter_map(line).collect()
 }
 
 /// Formats the lines as a table; empty if there are none.
-pub(super) fn text(lines: &[Isolation]) -> String {
-    let mut text = String::new();
+fn text(lines: &[Isolation]) -> String {
     if lines.is_empty() {
-        return text;
+        return String::new();
     }
-    let _ = writeln!(
-        text,
-        "\n{:<16} {:>24} {:>24} {:>12} {:>24}",
-        "missed+rejected", "steady tenant alone", "beside the burst", "at most", "bursting tenant"
-    );
+    let columns =
+        [("steady tenant alone", 24), ("beside the burst", 24), ("at most", 12), ("bursting tenant", 24)];
+    let mut table = Table::new("missed+rejected", 16, &columns);
     for line in lines {
-        let verdict = if line.holds { "" } else { "  no" };
         let cell = |tenant: &TenantLine| {
-            let percent = |share: Estimate| format!("{:.2}", share.mean * 100.0);
-            format!("{} + {} %", percent(tenant.miss_ratio), percent(tenant.rejection_ratio))
+            let [missed, rejected] =
+                [tenant.miss_ratio, tenant.rejection_ratio].map(|share| share.mean * 100.0);
+            format!("{missed:.2} + {rejected:.2} %")
         };
-        let _ = writeln!(
-            text,
-            "{:<16} {:>24} {:>24} {:>12} {:>24}{verdict}",
-            line.policy,
-            cell(&line.alone),
-            cell(&line.steady),
-            format!("{:.2} %", line.at_most * 100.0),
-            cell(&line.bursting),
-        );
+        let at_most = format!("{:.2} %", line.at_most * 100.0);
+        table.push(Row {
+            label: line.policy.clone(),
+            cells: vec![cell(&line.alone), cell(&line.steady), at_most, cell(&line.bursting)],
+            suffix: if line.holds { "" } else { "  no" }.to_owned(),
+        });
     }
-    text
+    format!("\n{}", table.text(""))
 }
 
 /// Formats the lines as a section of the report; empty if there are none.
-pub(super) fn section(lines: &[Isolation]) -> String {
+fn html(lines: &[Isolation]) -> String {
     if lines.is_empty() {
         return String::new();
     }

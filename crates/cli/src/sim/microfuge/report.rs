@@ -1,111 +1,74 @@
-//! The report of a comparison: a self-contained HTML page with the figures of MicroFuge's paper.
+//! The report of a comparison, with the figures of MicroFuge's paper.
 
 use sherwood_sim::microfuge::ByDeadline;
 
-use super::isolation::{self, Isolation};
-use super::runs::Group;
-use super::summary::{Claim, SummaryLine};
-use crate::chart::{
-    self, Axis, Bar, Bars, COLOURS, Cell, ChartLine, Compared, Lines, Pen, comparison, escaped, figure,
-    highest, number, table, word,
-};
-use crate::sim::sweep::label;
-
-/// The results of a comparison.
-pub(super) struct Study<'a> {
-    /// Runs by policy and value of the swept setting.
-    pub(super) groups: &'a [Group],
-    /// A line for each of `groups`.
-    pub(super) lines: &'a [SummaryLine],
-    pub(super) claims: &'a [Claim],
-    /// Figures of two tenants, if there are two.
-    pub(super) isolation: &'a [Isolation],
-    pub(super) settings: &'a [String],
-    /// Key of the setting with several values, if there is one.
-    pub(super) swept: Option<&'a str>,
-}
+use super::summary::{self, MISSED, REJECTED};
+use super::{Comparison, Group, isolation};
+use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Pen, escaped, figure, highest};
+use crate::sim::report::{Section, preface};
 
 /// Height of a chart's frame, in pixels.
 const HEIGHT: f64 = 250.0;
 
-/// Formats the report as an HTML page.
-pub(super) fn page(study: &Study<'_>) -> String {
-    let mut page = preface(study);
-    page += "<h2>Totals</h2>\n";
-    page += &totals_table(study);
-    page += &totals(study);
-    page += &claims(study.claims);
-    page += &isolation::section(study.isolation);
-    if let Some(key) = study.swept {
-        page += &sweep(study, key);
-    } else {
-        page += "<h2>By deadline</h2>\n";
-        page += &by_deadline(
-            study,
-            "Missed deadlines",
-            "share of the requests",
-            "Requests answered after their deadline, of all with a deadline in the range. In MicroFuge's paper: figures 4 to 6.",
-            |range| range.miss_ratio,
-        );
-        page += &by_deadline(
-            study,
-            "Hits",
-            "share of the requests",
-            "Requests found in the cache, of all with a deadline in the range. In MicroFuge's paper: figures 7 to 9.",
-            |range| range.hit_ratio,
-        );
-        page += &by_deadline(
-            study,
-            "Rejections",
-            "share of the requests",
-            "Requests rejected at once, of all with a deadline in the range.",
-            |range| range.rejection_ratio,
-        );
-        page += &multipliers(study);
+/// Draws the figures of a comparison: over the values of the swept setting, or by deadline.
+fn figures(comparison: &Comparison, groups: &[Group<'_>]) -> String {
+    if let Some(key) = &comparison.swept {
+        return sweep(groups, key);
     }
-    chart::page("Deadlines in front of a slow store", &page)
+    let mut page = "<h2>By deadline</h2>\n".to_owned();
+    page += &by_deadline(
+        groups,
+        "Missed deadlines",
+        "Requests answered after their deadline, of all with a deadline in the range. In MicroFuge's paper: figures 4 to 6.",
+        |range| range.shares.miss_ratio,
+    );
+    page += &by_deadline(
+        groups,
+        "Hits",
+        "Requests found in the cache, of all with a deadline in the range. In MicroFuge's paper: figures 7 to 9.",
+        |range| range.shares.hit_ratio,
+    );
+    page += &by_deadline(
+        groups,
+        "Rejections",
+        "Requests rejected at once, of all with a deadline in the range.",
+        |range| range.shares.rejection_ratio,
+    );
+    page + &multipliers(groups)
 }
 
-fn preface(study: &Study<'_>) -> String {
-    let settings = if study.settings.is_empty() { "none".to_owned() } else { study.settings.join(", ") };
-    let Some(first) = study.groups.first() else { return String::new() };
-    let seeds: Vec<String> = first.kept.iter().map(|run| run.inputs.seed.to_string()).collect();
-    format!(
-        "<p>Simulated by Sherwood {}; settings changed: {}; seeds: {}. Shares are of all requests, hits and \
-         rejected ones included. With one seed, the clients of each policy send the same requests in the same \
-         order. Where there are several seeds, ± or a range in brackets is the 95% confidence interval of the \
-         mean.</p>\n",
-        first.kept[0].inputs.version,
-        escaped(&settings),
-        seeds.join(", "),
+/// Returns the sections of the report, with the figures of MicroFuge's paper.
+pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
+    let groups = comparison.groups();
+    let table = summary::table(&groups);
+    let totals = format!("<h2>Totals</h2>\n{}{}", table.html("policy"), totals(&groups));
+    let claims = summary::claims(&groups, &comparison.settings);
+    vec![
+        Section::new("summary", &summary::lines(&groups), table.text(""), about(comparison) + &totals),
+        summary::CLAIMS.section(&claims),
+        isolation::section(&groups),
+        Section::page(figures(comparison, &groups)),
+    ]
+}
+
+fn about(comparison: &Comparison) -> String {
+    preface(
+        &comparison.kept[0].inputs.version,
+        ("settings changed", &comparison.settings),
+        &comparison.seeds,
+        "Shares are of all requests, hits and rejected ones included. With one seed, the clients of each policy \
+         send the same requests in the same order.",
     )
 }
 
-fn totals_table(study: &Study<'_>) -> String {
-    let head: Vec<Cell> = std::iter::once(word("policy"))
-        .chain(["missed %", "rejected %", "hits %", "requests/s", "P99 ms"].map(number))
-        .collect();
-    let row = |line: &SummaryLine| {
-        vec![
-            word(label(&line.policy, line.value.as_deref(), study.swept)),
-            number(format!("{:.2}", line.deadline_miss_ratio.times(100.0))),
-            number(format!("{:.2}", line.rejection_ratio.times(100.0))),
-            number(format!("{:.2}", line.hit_ratio_overall.times(100.0))),
-            number(format!("{:.0}", line.requests_per_s)),
-            number(format!("{:.1}", line.p99_ms)),
-        ]
-    };
-    table(&head, &study.lines.iter().map(row).collect::<Vec<_>>())
-}
-
 /// Draws the shares of missed and rejected requests of each policy.
-fn totals(study: &Study<'_>) -> String {
-    let bar = |line: &SummaryLine| Bar {
-        name: label(&line.policy, line.value.as_deref(), study.swept),
-        values: vec![line.deadline_miss_ratio.mean, line.rejection_ratio.mean],
-        note: format!("{:.1}", line.deadline_miss_ratio.times(100.0)),
+fn totals(groups: &[Group<'_>]) -> String {
+    let bar = |group: &Group<'_>| Bar {
+        name: group.label(),
+        values: vec![MISSED.mean(group), REJECTED.mean(group)],
+        note: MISSED.cell(group, 1),
     };
-    let longest = study.lines.iter().map(|line| line.deadline_miss_ratio.mean + line.rejection_ratio.mean);
+    let longest = groups.iter().map(failed);
     let bars = Bars {
         title: "Missed and rejected requests",
         note: "",
@@ -114,39 +77,23 @@ fn totals(study: &Study<'_>) -> String {
             ("rejected".to_owned(), Pen::solid(COLOURS[4])),
         ],
         axis: Axis::of("share of all requests", longest.fold(0.01, f64::max)),
-        groups: vec![chart::Group { name: String::new(), bars: study.lines.iter().map(bar).collect() }],
+        groups: vec![chart::Group { name: String::new(), bars: groups.iter().map(bar).collect() }],
     };
     figure(&bars.svg(), "Beside each bar: missed, in percent. In MicroFuge's paper: figure 12.")
 }
 
-fn claims(claims: &[Claim]) -> String {
-    let compared = |claim: &Claim| Compared {
-        of: claim.policy,
-        what: claim.what,
-        paper: claim.paper,
-        ours: format!("{:.4}", claim.ours),
-        required: format!("≤ {}", claim.at_most),
-        holds: claim.holds,
-    };
-    comparison("MicroFuge", "policy", &claims.iter().map(compared).collect::<Vec<_>>())
-}
-
 /// Draws a line for each policy over the ranges of deadlines: the mean over the seeds.
-fn by_deadline(study: &Study<'_>, title: &str, y: &str, caption: &str, of: fn(&ByDeadline) -> f64) -> String {
-    let Some(first) = study.groups.first() else { return String::new() };
-    let ranges = &first.kept[0].outcome.results.by_deadline;
-    let line = |(index, group): (usize, &Group)| {
-        let at = |range: usize| {
-            let values = group.kept.iter().map(|run| of(&run.outcome.results.by_deadline[range]));
-            values.sum::<f64>() / group.kept.len() as f64
-        };
+fn by_deadline(groups: &[Group<'_>], title: &str, caption: &str, of: fn(&ByDeadline) -> f64) -> String {
+    let ranges = &groups[0].first().by_deadline;
+    let line = |(index, group): (usize, &Group<'_>)| {
+        let at = |range: usize| group.estimate(|results| of(&results.by_deadline[range])).mean;
         ChartLine {
-            name: group.kept[0].inputs.policy.clone(),
+            name: group.policy().to_owned(),
             pen: Pen::of(index),
             points: (0..ranges.len()).map(|range| (range as f64 + 0.5, Some(at(range)))).collect(),
         }
     };
-    let lines: Vec<ChartLine> = study.groups.iter().enumerate().map(line).collect();
+    let lines: Vec<ChartLine> = groups.iter().enumerate().map(line).collect();
     let tick = |(index, range): (usize, &ByDeadline)| (index as f64, range.lo_ms.to_string());
     let lines = Lines {
         title,
@@ -156,7 +103,7 @@ fn by_deadline(study: &Study<'_>, title: &str, y: &str, caption: &str, of: fn(&B
             end: ranges.len() as f64,
             ticks: ranges.iter().enumerate().map(tick).collect(),
         },
-        y: Axis::of(y, highest(&lines)),
+        y: Axis::of("share of the requests", highest(&lines)),
         height: HEIGHT,
         lines,
         mark: None,
@@ -165,11 +112,11 @@ fn by_deadline(study: &Study<'_>, title: &str, y: &str, caption: &str, of: fn(&B
 }
 
 /// Draws the multipliers over time of each policy that has several deadline classes.
-fn multipliers(study: &Study<'_>) -> String {
+fn multipliers(groups: &[Group<'_>]) -> String {
     let mut figures = String::new();
-    for group in study.groups {
+    for group in groups {
         let run = &group.kept[0];
-        let classes = run.samples.first().map_or(0, |sample| sample.multipliers.len());
+        let classes = run.observed.first().map_or(0, |sample| sample.multipliers.len());
         if classes < 2 {
             continue;
         }
@@ -177,13 +124,13 @@ fn multipliers(study: &Study<'_>) -> String {
             name: format!("class {}", class + 1),
             pen: Pen::of(class),
             points: run
-                .samples
+                .observed
                 .iter()
                 .map(|sample| (sample.second, Some(sample.multipliers[class])))
                 .collect(),
         };
         let lines: Vec<ChartLine> = (0..classes).map(line).collect();
-        let end = run.samples.last().map_or(1.0, |sample| sample.second);
+        let end = run.observed.last().map_or(1.0, |sample| sample.second);
         let title = format!("Multipliers under {}", run.inputs.policy);
         let lines = Lines {
             title: &title,
@@ -204,21 +151,21 @@ fn multipliers(study: &Study<'_>) -> String {
 }
 
 /// Draws missed and rejected requests over the values of the swept setting.
-fn sweep(study: &Study<'_>, key: &str) -> String {
+fn sweep(groups: &[Group<'_>], key: &str) -> String {
     let mut lines = Vec::new();
-    let policies = study.lines.chunk_by(|a, b| a.policy == b.policy);
+    let policies = groups.chunk_by(|one, other| one.policy() == other.policy());
     for (index, policy) in policies.enumerate() {
-        let mut line = |what: &str, dashes: &'static str, of: fn(&SummaryLine) -> f64| {
-            let at = |line: &SummaryLine| Some((line.value.as_ref()?.parse().ok()?, Some(of(line))));
+        let mut line = |what: &str, dashes: &'static str, of: fn(&Group<'_>) -> f64| {
+            let at = |group: &Group<'_>| Some((group.value?.parse().ok()?, Some(of(group))));
             lines.push(ChartLine {
-                name: format!("{} {what}", policy[0].policy),
+                name: format!("{} {what}", policy[0].policy()),
                 pen: Pen { dashes, ..Pen::of(index) },
                 points: policy.iter().filter_map(at).collect(),
             });
         };
-        line("missed", "", |line| line.deadline_miss_ratio.mean);
-        line("rejected", "7 3", |line| line.rejection_ratio.mean);
-        line("both", "2 2", |line| line.deadline_miss_ratio.mean + line.rejection_ratio.mean);
+        line("missed", "", |group| MISSED.mean(group));
+        line("rejected", "7 3", |group| REJECTED.mean(group));
+        line("both", "2 2", failed);
     }
     let end = lines.iter().flat_map(|line| &line.points).map(|point| point.0).fold(0.0, f64::max);
     // The values of some settings are no numbers.
@@ -236,4 +183,9 @@ fn sweep(study: &Study<'_>, key: &str) -> String {
     };
     let caption = "Means over the seeds. In MicroFuge's paper, for beta: figure 11.";
     format!("<h2>Sweep of {}</h2>\n{}", escaped(key), figure(&lines.svg(), caption))
+}
+
+/// Share of the requests that were missed or rejected.
+fn failed(group: &Group<'_>) -> f64 {
+    MISSED.mean(group) + REJECTED.mean(group)
 }

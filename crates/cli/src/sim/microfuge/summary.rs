@@ -1,73 +1,83 @@
-//! Statistics over several seeds, and the paper's figures beside them.
-
-use std::fmt::Write;
+//! Results of the policies of scenario `microfuge`, over all seeds.
 
 use serde::Serialize;
 use sherwood_sim::microfuge::Results;
 
-use super::runs::Kept;
-use crate::sim::compare::summary::Estimate;
+use super::Group;
+use crate::sim::claims::{Claim, Form};
+use crate::sim::comparison::{Figures, Measure};
+use crate::sim::table::{Column, Table};
 
-/// Results of a policy with certain settings, over all seeds.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SummaryLine {
-    pub(super) policy: String,
-    /// Value of the setting that has several values; none if no setting has.
-    pub(super) value: Option<String>,
-    pub(super) seeds: usize,
-    pub(super) deadline_miss_ratio: Estimate,
-    pub(super) rejection_ratio: Estimate,
-    pub(super) hit_ratio_overall: Estimate,
-    pub(super) requests_per_s: Estimate,
-    pub(super) p99_ms: Estimate,
+pub(super) const MISSED: Measure<Results> =
+    Measure::share("deadline_miss_ratio", |results| results.deadline_miss_ratio);
+pub(super) const REJECTED: Measure<Results> =
+    Measure::share("rejection_ratio", |results| results.rejection_ratio);
+pub(super) const HITS: Measure<Results> =
+    Measure::share("hit_ratio_overall", |results| results.hit_ratio_overall);
+const RATE: Measure<Results> = Measure::new("requests_per_s", |results| results.requests_per_s);
+const P99: Measure<Results> = Measure::new("p99_ms", |results| results.p99_ms);
+
+const MEASURES: [Measure<Results>; 5] = [MISSED, REJECTED, HITS, RATE, P99];
+
+const COLUMNS: [Column<Results>; 5] = [
+    Column { head: "missed %", width: 20, measure: MISSED, decimals: 2 },
+    Column { head: "rejected %", width: 20, measure: REJECTED, decimals: 2 },
+    Column { head: "hits %", width: 20, measure: HITS, decimals: 2 },
+    Column { head: "requests/s", width: 18, measure: RATE, decimals: 0 },
+    Column { head: "P99 ms", width: 18, measure: P99, decimals: 1 },
+];
+
+/// Form of the claims of MicroFuge's paper.
+pub(super) const CLAIMS: Form = Form {
+    paper: "MicroFuge",
+    of: "policy",
+    range: ("at most", |claim| claim.most.unwrap_or_default().to_string()),
+    bounds: &[("at_most", |claim| claim.most)],
+    widths: [12, 36, 14, 8, 8],
+    decimals: 4,
+};
+
+/// Results of a policy with certain settings.
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    policy: &'a str,
+    value: Option<&'a str>,
+    seeds: usize,
+    #[serde(flatten)]
+    figures: Figures,
 }
 
-/// A figure of the paper, and ours.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Claim {
-    pub(super) policy: &'static str,
-    pub(super) what: &'static str,
-    /// The paper's figure, in words.
-    pub(super) paper: &'static str,
-    pub(super) ours: f64,
-    /// Largest value that is required.
-    pub(super) at_most: f64,
-    pub(super) holds: bool,
+/// Returns what the JSON document has of each group.
+pub(super) fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
+    let line = |group: &'a Group<'_>| SummaryLine {
+        policy: group.policy(),
+        value: group.value,
+        seeds: group.kept.len(),
+        figures: Figures::of(&MEASURES, group),
+    };
+    groups.iter().map(line).collect::<Vec<_>>()
 }
 
-/// Returns the line of runs that differ in the seed alone, of which there is at least one.
-pub(super) fn line(runs: &[Kept], value: Option<&str>) -> SummaryLine {
-    let values =
-        |of: fn(&Results) -> f64| runs.iter().map(|run| of(&run.outcome.results)).collect::<Vec<_>>();
-    SummaryLine {
-        policy: runs[0].inputs.policy.clone(),
-        value: value.map(str::to_owned),
-        seeds: runs.len(),
-        deadline_miss_ratio: Estimate::of_shares(&values(|results| results.deadline_miss_ratio)),
-        rejection_ratio: Estimate::of_shares(&values(|results| results.rejection_ratio)),
-        hit_ratio_overall: Estimate::of_shares(&values(|results| results.hit_ratio_overall)),
-        requests_per_s: Estimate::of(&values(|results| results.requests_per_s)),
-        p99_ms: Estimate::of(&values(|results| results.p99_ms)),
-    }
+/// Returns the table of the totals.
+pub(super) fn table(groups: &[Group<'_>]) -> Table {
+    Table::of("microfuge", 16, &COLUMNS, groups)
 }
 
 /// Returns what MicroFuge's paper says about its default set-up, with our figures; none if settings
 /// were changed or a policy is missing.
-pub(super) fn claims(lines: &[SummaryLine], settings: &[String]) -> Vec<Claim> {
-    let find = |policy: &str| lines.iter().find(|line| line.policy == policy);
+pub(super) fn claims(groups: &[Group<'_>], settings: &[String]) -> Vec<Claim> {
+    let find = |policy: &str| groups.iter().find(|group| group.policy() == policy);
     let (Some(memcached), []) = (find("memcached"), settings) else { return Vec::new() };
-    let base = memcached.deadline_miss_ratio.mean;
+    let base = MISSED.mean(memcached);
     let mut claims = Vec::new();
-    let mut claim = |policy: &'static str, what, paper, at_most: f64, of: &dyn Fn(&SummaryLine) -> f64| {
-        if let Some(line) = find(policy) {
-            let ours = of(line);
-            claims.push(Claim { policy, what, paper, ours, at_most, holds: ours <= at_most });
-        }
+    let mut claim = |of: &'static str, what, paper, most: f64, ours: &dyn Fn(&Group<'_>) -> f64| {
+        let ours = find(of).map(ours);
+        claims.extend(ours.map(|ours| Claim { of, what, paper, ours, least: None, most: Some(most) }));
     };
-    let missed = |line: &SummaryLine| line.deadline_miss_ratio.mean;
-    let of_base = |line: &SummaryLine| line.deadline_miss_ratio.mean / base;
-    let rejected = |line: &SummaryLine| line.rejection_ratio.mean;
-    let below = |line: &SummaryLine| memcached.hit_ratio_overall.mean - line.hit_ratio_overall.mean;
+    let missed = |group: &Group<'_>| MISSED.mean(group);
+    let of_base = |group: &Group<'_>| MISSED.mean(group) / base;
+    let rejected = |group: &Group<'_>| REJECTED.mean(group);
+    let below = |group: &Group<'_>| HITS.mean(memcached) - HITS.mean(group);
     claim("dlc", "misses, as a share of memcached's", "0.774", 0.774, &of_base);
     claim("dlc", "hit ratio below memcached's", "marginally", 0.03, &below);
     claim("dlc-cost", "misses, as a share of memcached's", "-", 0.774, &of_base);
@@ -79,38 +89,4 @@ pub(super) fn claims(lines: &[SummaryLine], settings: &[String]) -> Vec<Claim> {
     claim("sherwood", "missed", "-", 0.03, &missed);
     claim("sherwood", "rejected", "-", 0.03, &rejected);
     claims
-}
-
-/// Formats lines and claims as tables.
-pub(super) fn text(lines: &[SummaryLine], claims: &[Claim], swept: Option<&str>) -> String {
-    let mut text = format!(
-        "{:<16} {:>20} {:>20} {:>20} {:>18} {:>18}\n",
-        "microfuge", "missed %", "rejected %", "hits %", "requests/s", "P99 ms"
-    );
-    for line in lines {
-        let value = line.value.as_ref().zip(swept).map(|(value, key)| format!(" {key}={value}"));
-        let _ = writeln!(
-            text,
-            "{:<16} {:>20} {:>20} {:>20} {:>18} {:>18}{}",
-            line.policy,
-            format!("{:.2}", line.deadline_miss_ratio.times(100.0)),
-            format!("{:.2}", line.rejection_ratio.times(100.0)),
-            format!("{:.2}", line.hit_ratio_overall.times(100.0)),
-            format!("{:.0}", line.requests_per_s),
-            format!("{:.1}", line.p99_ms),
-            value.unwrap_or_default(),
-        );
-    }
-    if !claims.is_empty() {
-        let _ = writeln!(
-            text,
-            "\n{:<12} {:<36} {:>14} {:>8} {:>8}",
-            "policy", "what", "paper", "ours", "at most"
-        );
-    }
-    for Claim { policy, what, paper, ours, at_most, holds } in claims {
-        let verdict = if *holds { "" } else { "  no" };
-        let _ = writeln!(text, "{policy:<12} {what:<36} {paper:>14} {ours:>8.4} {at_most:>8}{verdict}");
-    }
-    text
 }

@@ -8,11 +8,11 @@ use sherwood_sim::tenants::Setup;
 use sherwood_workload::tenants::{SCENARIOS, Scenario};
 
 use crate::exit::Failure;
-use crate::sim::flags::{Flags, key_and_value};
+use crate::sim::flags::apply;
 
 /// A scenario of tenants.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
+pub(in crate::sim) struct Subject {
     /// The scenario's name.
     pub(super) name: String,
     /// Hash of the scenario file; none for a built-in scenario.
@@ -41,7 +41,7 @@ pub(super) fn is_of_tenants(text: &str) -> Result<bool, Failure> {
 
 impl Subject {
     /// Finds the scenario called `text`, or in the file of that name.
-    pub(super) fn find(text: &str) -> Result<Self, Failure> {
+    pub(in crate::sim) fn find(text: &str) -> Result<Self, Failure> {
         if SCENARIOS.iter().any(|(name, _)| *name == text) {
             return Ok(Self { name: text.to_owned(), document: None, scenario: None });
         }
@@ -59,16 +59,15 @@ impl Subject {
         })
     }
 
-    /// Returns the scale of a run, as typed or the default.
-    pub(super) fn scale(&self, flags: &Flags) -> String {
-        let default = if self.scenario.is_some() { SCALE_OF_FILES } else { SCALE };
-        flags.scale.clone().unwrap_or_else(|| default.to_owned())
+    /// Scale of a run for which none was given.
+    pub(super) fn default_scale(&self) -> &'static str {
+        if self.scenario.is_some() { SCALE_OF_FILES } else { SCALE }
     }
 
     /// Returns the setup of a run with these settings.
     pub(super) fn setup(
         &self,
-        flags: &Flags,
+        scale: &str,
         settings: &[String],
         policy: &str,
         seed: u64,
@@ -77,12 +76,8 @@ impl Subject {
             Some(scenario) => Setup::document(scenario.clone(), policy, seed),
             None => Setup::published(&self.name, policy, seed).expect("it is built in"),
         };
-        let scale = self.scale(flags);
         setup.scale = scale.parse().expect("scales are numbers");
-        for setting in settings {
-            let (key, value) = key_and_value(setting)?;
-            setup.set(key, value).map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
-        }
+        apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)
     }
 }

@@ -1,158 +1,198 @@
-//! Statistics over several seeds, and what is required beside them.
-
-use std::fmt::Write;
+//! Results of policies between tenants, over all seeds, and what is required beside them.
 
 use serde::Serialize;
 use sherwood_sim::tenants::{ByTenant, Results};
 
-use super::runs::{BASELINE, Kept};
-use crate::sim::compare::summary::Estimate;
+use super::{BASELINE, Group};
+use crate::sim::claims::{Claim, Form};
+use crate::sim::comparison::{Figures, Measure};
+use crate::sim::estimate::Estimate;
+use crate::sim::table::{Row, Table};
 
-/// Results of a policy in a scenario with certain settings, over all seeds.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SummaryLine {
-    pub(super) scenario: String,
-    pub(super) policy: String,
-    /// Value of the setting that has several values; none if no setting has.
-    pub(super) value: Option<String>,
-    pub(super) seeds: usize,
-    /// Least of the tenants' normalized throughputs.
-    pub(super) normalized_least: Estimate,
-    /// Least normalized throughput of a tenant in ten seconds.
-    pub(super) normalized_min: Estimate,
-    pub(super) predicted_gain: Estimate,
-    /// Upper bound of the gain by the last decision; none if the policy has none.
-    pub(super) bound: Option<Estimate>,
-    pub(super) tenants: Vec<TenantLine>,
+/// Least of the tenants' normalized throughputs.
+pub(super) const LEAST: Measure<Results> =
+    Measure::new("normalized_least", |results| results.normalized_least);
+/// Least normalized throughput of a tenant in ten seconds.
+pub(super) const LEAST_IN_10S: Measure<Results> = Measure::new("normalized_min", |results| {
+    results.tenants.iter().map(|tenant| tenant.normalized_min).fold(f64::INFINITY, f64::min)
+});
+pub(super) const PREDICTED: Measure<Results> =
+    Measure::new("predicted_gain", |results| results.predicted_gain);
+
+const MEASURES: [Measure<Results>; 3] = [LEAST, LEAST_IN_10S, PREDICTED];
+
+/// Figures of each tenant, by the names of their fields.
+const OF_TENANTS: [(&str, fn(&ByTenant) -> f64); 6] = [
+    ("throughput", |tenant| tenant.throughput),
+    ("normalized", |tenant| tenant.normalized),
+    ("normalized_min", |tenant| tenant.normalized_min),
+    ("hit_ratio", |tenant| tenant.hit_ratio),
+    ("p99_ms", |tenant| tenant.p99_ms),
+    ("p999_ms", |tenant| tenant.p999_ms),
+];
+
+/// Form of the claims of HARE's paper.
+pub(super) const CLAIMS: Form = Form {
+    paper: "HARE",
+    of: "scenario",
+    range: ("required", Claim::range),
+    bounds: &[("least", |claim| claim.least), ("most", |claim| claim.most)],
+    widths: [18, 38, 11, 8, 9],
+    decimals: 3,
+};
+
+/// Results of a policy in a scenario with certain settings.
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    scenario: &'a str,
+    policy: &'a str,
+    value: Option<&'a str>,
+    seeds: usize,
+    #[serde(flatten)]
+    figures: Figures,
+    bound: Option<Estimate>,
+    tenants: Vec<TenantLine<'a>>,
 }
 
 /// Results of a tenant.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct TenantLine {
-    pub(super) name: String,
-    pub(super) throughput: Estimate,
-    pub(super) normalized: Estimate,
-    pub(super) normalized_min: Estimate,
-    pub(super) hit_ratio: Estimate,
-    pub(super) p99_ms: Estimate,
-    pub(super) p999_ms: Estimate,
+#[derive(Serialize)]
+struct TenantLine<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    figures: Figures,
 }
 
-/// Requirement of a default scenario, and ours.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Claim {
-    pub(super) scenario: &'static str,
-    pub(super) what: &'static str,
-    /// The figure of HARE's paper, in words.
-    pub(super) paper: &'static str,
-    pub(super) ours: f64,
-    pub(super) least: Option<f64>,
-    pub(super) most: Option<f64>,
-    pub(super) holds: bool,
+/// Returns what the JSON document has of each group.
+pub(super) fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
+    let tenants = |group: &'a Group<'_>| {
+        let figures =
+            |index: usize| OF_TENANTS.map(|(name, of)| (name, of_tenant(group, index, of))).to_vec();
+        let tenants = group.first().tenants.iter().enumerate();
+        tenants
+            .map(|(index, tenant)| TenantLine { name: &tenant.name, figures: Figures(figures(index)) })
+            .collect()
+    };
+    let line = |group: &'a Group<'_>| SummaryLine {
+        scenario: group.scenario(),
+        policy: group.policy(),
+        value: group.value,
+        seeds: group.kept.len(),
+        figures: Figures::of(&MEASURES, group),
+        bound: bound(group),
+        tenants: tenants(group),
+    };
+    groups.iter().map(line).collect::<Vec<_>>()
 }
 
-/// Runs with the same scenario, settings and policy, one for each seed.
-pub(super) struct Group {
-    pub(super) scenario: String,
-    pub(super) policy: String,
-    pub(super) value: Option<String>,
-    pub(super) kept: Vec<Kept>,
+/// Estimates a figure of a tenant.
+pub(super) fn of_tenant(group: &Group<'_>, tenant: usize, of: impl Fn(&ByTenant) -> f64) -> Estimate {
+    group.estimate(|results| of(&results.tenants[tenant]))
 }
 
-impl Group {
-    fn mean(&self, of: impl Fn(&Results) -> f64) -> Estimate {
-        let values: Vec<f64> = self.kept.iter().map(|kept| of(&kept.outcome.results)).collect();
-        Estimate::of(&values)
+/// Upper bound of the gain by the last decision; none if the policy has none.
+pub(super) fn bound(group: &Group<'_>) -> Option<Estimate> {
+    let has_bound = group.kept.iter().all(|run| run.outcome.results.bound.is_some());
+    has_bound.then(|| group.estimate(|results| results.bound.unwrap_or(f64::NAN)))
+}
+
+/// Formats the results as a table.
+pub(super) fn text(groups: &[Group<'_>]) -> String {
+    let columns =
+        [("least gain", 16), ("least in 10 s", 16), ("predicted", 9), ("bound", 7), (" tenants", 0)];
+    let mut table = Table::new(&format!("{:<18} policy", "scenario"), 35, &columns);
+    for group in groups {
+        let tenants = 0..group.first().tenants.len();
+        let tenants: Vec<String> = tenants
+            .map(|index| format!("{:.2}", of_tenant(group, index, |tenant| tenant.normalized).mean))
+            .collect();
+        table.push(Row {
+            label: format!("{:<18} {}", group.scenario(), group.policy()),
+            cells: vec![
+                LEAST.cell(group, 3),
+                LEAST_IN_10S.cell(group, 3),
+                format!("{:.3}", PREDICTED.mean(group)),
+                bound(group).map_or("-".to_owned(), |bound| format!("{:.3}", bound.mean)),
+                format!(" {}", tenants.join(" ")),
+            ],
+            suffix: group.suffix.clone(),
+        });
     }
+    table.text("")
+}
 
-    /// Returns the line of the runs, of which there is at least one.
-    pub(super) fn line(&self) -> SummaryLine {
-        let results = &self.kept[0].outcome.results;
-        let tenant = |(index, tenant): (usize, &ByTenant)| {
-            let mean = |of: fn(&ByTenant) -> f64| self.mean(|results| of(&results.tenants[index]));
-            TenantLine {
-                name: tenant.name.clone(),
-                throughput: mean(|tenant| tenant.throughput),
-                normalized: mean(|tenant| tenant.normalized),
-                normalized_min: mean(|tenant| tenant.normalized_min),
-                hit_ratio: mean(|tenant| tenant.hit_ratio),
-                p99_ms: mean(|tenant| tenant.p99_ms),
-                p999_ms: mean(|tenant| tenant.p999_ms),
-            }
-        };
-        let has_bound = self.kept.iter().all(|kept| kept.outcome.results.bound.is_some());
-        SummaryLine {
-            scenario: self.scenario.clone(),
-            policy: self.policy.clone(),
-            value: self.value.clone(),
-            seeds: self.kept.len(),
-            normalized_least: self.mean(|results| results.normalized_least),
-            normalized_min: self.mean(|results| {
-                results.tenants.iter().map(|tenant| tenant.normalized_min).fold(f64::INFINITY, f64::min)
-            }),
-            predicted_gain: self.mean(|results| results.predicted_gain),
-            bound: has_bound.then(|| self.mean(|results| results.bound.unwrap_or(f64::NAN))),
-            tenants: results.tenants.iter().enumerate().map(tenant).collect(),
-        }
+/// Formats the results in one scenario as HTML.
+pub(super) fn totals(groups: &[Group<'_>]) -> String {
+    let columns = ["least gain", "least in 10 s", "predicted gain", "bound"].map(|head| (head, 0));
+    let mut table = Table::new("policy", 0, &columns);
+    for group in groups {
+        let cells = [LEAST, LEAST_IN_10S, PREDICTED].map(|measure| measure.cell(group, 3));
+        let bound = bound(group).map_or("-".to_owned(), |bound| format!("{bound:.3}"));
+        table.push(Row {
+            label: group.policy().to_owned(),
+            cells: cells.into_iter().chain([bound]).collect(),
+            suffix: group.suffix.clone(),
+        });
     }
+    table.html("policy")
 }
 
 /// Returns what HARE's paper says about its scenarios with default settings, with our figures; none
 /// of scenarios, settings and policies that were not simulated.
-pub(super) fn claims(lines: &[SummaryLine], settings: &[String]) -> Vec<Claim> {
+pub(super) fn claims(groups: &[Group<'_>], settings: &[String]) -> Vec<Claim> {
     if !settings.is_empty() {
         return Vec::new();
     }
-    let mut claims = Claims { lines, found: Vec::new() };
+    let mut claims = Claims { groups, found: Vec::new() };
     for scenario in ["hare-working-set", "hare-skew", "hare-ycsb16", "hare-dynamic", "hare-twitter6"] {
         claims.order(scenario);
     }
     claims.least("hare-working-set", "hare", "least gain", "1.56", 1.5);
     claims.least("hare-skew", "hare", "least gain", "1.38", 1.35);
     if let (Some(hare), Some(drf)) = (claims.find("hare-skew", "hare"), claims.find("hare-skew", "drf")) {
-        let ratios = hare.tenants.iter().zip(&drf.tenants);
-        let worst = ratios.map(|(hare, drf)| hare.p999_ms.mean / drf.p999_ms.mean).fold(0.0, f64::max);
+        let p999 = |group, tenant| of_tenant(group, tenant, |tenant| tenant.p999_ms).mean;
+        let tenants = 0..hare.first().tenants.len();
+        let worst = tenants.map(|tenant| p999(hare, tenant) / p999(drf, tenant)).fold(0.0, f64::max);
         claims.add("hare-skew", "P99.9 of hare over that of drf", "at most 1", worst, None, Some(1.05));
     }
-    if let Some(second) = claims.find("hare-skew", "memshare").and_then(|line| line.tenants.get(1)) {
-        let ours = second.normalized.mean;
+    let memshare = claims.find("hare-skew", "memshare");
+    if let Some(memshare) = memshare.filter(|group| group.first().tenants.len() > 1) {
+        let ours = of_tenant(memshare, 1, |tenant| tenant.normalized).mean;
         claims.add("hare-skew", "T2 under memshare", "about 0.5", ours, None, Some(0.6));
     }
     claims.least("hare-ycsb16", "hare", "least gain", "1.6", 1.6);
     claims.least("hare-ycsb16", "drf", "least gain of drf", "1.2", 1.2);
     if let Some(shared) = claims.find("hare-ycsb16", "non-partitioned") {
-        let ours = shared.normalized_least.mean;
+        let ours = LEAST.mean(shared);
         claims.add("hare-ycsb16", "least gain of non-partitioned", "below 1", ours, None, Some(0.99));
     }
     claims.least("hare-dynamic", "hare", "least gain", "1.9", 1.7);
     if let Some(hare) = claims.find("hare-dynamic", "hare") {
-        let ours = hare.normalized_min.mean;
+        let ours = LEAST_IN_10S.mean(hare);
         claims.add("hare-dynamic", "least gain of hare in 10 s", "none below 1", ours, Some(0.98), None);
     }
     claims.found
 }
 
 struct Claims<'a> {
-    lines: &'a [SummaryLine],
+    groups: &'a [Group<'a>],
     found: Vec<Claim>,
 }
 
 impl<'a> Claims<'a> {
-    fn find(&self, scenario: &str, policy: &str) -> Option<&'a SummaryLine> {
-        self.lines.iter().find(|line| line.scenario == scenario && line.policy == policy)
+    fn find(&self, scenario: &str, policy: &str) -> Option<&'a Group<'a>> {
+        self.groups.iter().find(|group| group.scenario() == scenario && group.policy() == policy)
     }
 
     fn add(
         &mut self,
-        scenario: &'static str,
+        of: &'static str,
         what: &'static str,
         paper: &'static str,
         ours: f64,
         least: Option<f64>,
         most: Option<f64>,
     ) {
-        let holds = least.is_none_or(|least| ours >= least) && most.is_none_or(|most| ours <= most);
-        self.found.push(Claim { scenario, what, paper, ours, least, most, holds });
+        self.found.push(Claim { of, what, paper, ours, least, most });
     }
 
     fn least(
@@ -163,15 +203,15 @@ impl<'a> Claims<'a> {
         paper: &'static str,
         least: f64,
     ) {
-        if let Some(line) = self.find(scenario, policy) {
-            self.add(scenario, what, paper, line.normalized_least.mean, Some(least), None);
+        if let Some(group) = self.find(scenario, policy) {
+            self.add(scenario, what, paper, LEAST.mean(group), Some(least), None);
         }
     }
 
     /// The order of the policies by their least gain: `hare`, `drf`, `baseline`, within a
     /// hundredth.
     fn order(&mut self, scenario: &'static str) {
-        let gain = |policy: &str| self.find(scenario, policy).map(|line| line.normalized_least.mean);
+        let gain = |policy: &str| self.find(scenario, policy).map(|group| LEAST.mean(group));
         let (hare, drf, base) = (gain("hare"), gain("drf"), gain(BASELINE));
         if let (Some(hare), Some(drf)) = (hare, drf) {
             self.add(
@@ -186,52 +226,5 @@ impl<'a> Claims<'a> {
         if let (Some(drf), Some(base)) = (drf, base) {
             self.add(scenario, "least gain of drf", "at least 1", drf / base, Some(0.99), None);
         }
-    }
-}
-
-/// Formats lines and claims as tables.
-pub(super) fn text(lines: &[SummaryLine], claims: &[Claim], swept: Option<&str>) -> String {
-    let mut text = format!(
-        "{:<18} {:<16} {:>16} {:>16} {:>9} {:>7}  tenants\n",
-        "scenario", "policy", "least gain", "least in 10 s", "predicted", "bound"
-    );
-    for line in lines {
-        let value = line.value.as_ref().zip(swept).map(|(value, key)| format!(" {key}={value}"));
-        let tenants: Vec<String> =
-            line.tenants.iter().map(|tenant| format!("{:.2}", tenant.normalized.mean)).collect();
-        let bound = line.bound.map_or("-".to_owned(), |bound| format!("{:.3}", bound.mean));
-        let _ = writeln!(
-            text,
-            "{:<18} {:<16} {:>16} {:>16} {:>9.3} {bound:>7}  {}{}",
-            line.scenario,
-            line.policy,
-            format!("{:.3}", line.normalized_least),
-            format!("{:.3}", line.normalized_min),
-            line.predicted_gain.mean,
-            tenants.join(" "),
-            value.unwrap_or_default(),
-        );
-    }
-    if !claims.is_empty() {
-        let _ = writeln!(
-            text,
-            "\n{:<18} {:<38} {:>11} {:>8} {:>9}",
-            "scenario", "what", "paper", "ours", "required"
-        );
-    }
-    for Claim { scenario, what, paper, ours, least, most, holds } in claims {
-        let verdict = if *holds { "" } else { "  no" };
-        let required = required(*least, *most);
-        let _ = writeln!(text, "{scenario:<18} {what:<38} {paper:>11} {ours:>8.3} {required:>9}{verdict}");
-    }
-    text
-}
-
-/// Formats the required range of a claim.
-pub(super) fn required(least: Option<f64>, most: Option<f64>) -> String {
-    match (least, most) {
-        (Some(least), None) => format!("≥ {least}"),
-        (None, Some(most)) => format!("≤ {most}"),
-        _ => String::new(),
     }
 }

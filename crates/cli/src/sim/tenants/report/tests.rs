@@ -1,15 +1,19 @@
 use serde_json::json;
+use sherwood_sim::tenants::Results;
 
 use super::*;
 use crate::chart::assert_well_formed;
-use crate::sim::tenants::runs::Kept;
-use crate::sim::tenants::summary;
+use crate::sim::report::page;
+use crate::sim::study::Kept;
+use crate::sim::tenants::Observed;
 
 /// Names of the tenants; the second is nobody's markup.
 const TENANTS: [&str; 2] = ["gold", "<b>&\"silver\""];
 
+type Run = Kept<Results, Observed>;
+
 /// A run of two tenants, the second of which has no cache and is idle in the first ten seconds.
-fn run(scenario: &str, policy: &str, seed: u64, normalized: f64) -> Kept {
+fn run(scenario: &str, policy: &str, seed: u64, normalized: f64) -> Run {
     let holdings = |index: usize| json!({ "cache_bytes": (1 - index) << 20, "rates": { "reads <r>": 50.0 } });
     let tenant = |index: usize| {
         json!({
@@ -39,23 +43,28 @@ fn run(scenario: &str, policy: &str, seed: u64, normalized: f64) -> Kept {
             "resources": [{ "name": "reads <r>", "total": 100.0, "used_ratio": [0.5, 0.0] }], "complete": true,
             "wall_s": 1.0, "queries_per_s": 1_000.0,
         },
-        "measured": { "seconds": 30.0, "tenants": [] },
-        "samples": samples,
+        "observed": { "measured": { "seconds": 30.0, "tenants": [] }, "samples": samples },
     });
     serde_json::from_value(kept).unwrap()
 }
 
 /// Returns the runs of a policy with two seeds.
-fn group(scenario: &str, policy: &str, value: Option<&str>, normalized: f64) -> Group {
+fn group(scenario: &str, policy: &str, value: Option<&str>, normalized: f64) -> (Option<String>, Vec<Run>) {
     let kept = [1, 2].map(|seed| run(scenario, policy, seed, normalized)).to_vec();
-    Group { scenario: scenario.to_owned(), policy: policy.to_owned(), value: value.map(str::to_owned), kept }
+    (value.map(str::to_owned), kept)
 }
 
 /// Returns the page of these runs.
-fn page_of(groups: &[Group], settings: &[String], swept: Option<&str>) -> String {
-    let lines: Vec<SummaryLine> = groups.iter().map(Group::line).collect();
-    let claims = summary::claims(&lines, settings);
-    page(&Study { groups, lines: &lines, claims: &claims, settings, swept })
+fn page_of(
+    groups: impl IntoIterator<Item = (Option<String>, Vec<Run>)>,
+    settings: &[String],
+    swept: Option<&str>,
+) -> String {
+    let (values, kept): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
+    let (settings, swept) = (settings.to_vec(), swept.map(str::to_owned));
+    let kept = kept.concat();
+    let comparison = Comparison { kept, values, seeds: vec![1, 2], settings, swept, wall_s: 0.0 };
+    page("Tenants", &sections(&comparison))
 }
 
 /// Returns the titles of the figures of a page, each of which is checked.
@@ -89,7 +98,7 @@ fn report_of_tenants_has_every_figure_of_each_scenario() {
         group("hare-skew", "hare", None, 1.25),
         group("our <own>", "baseline", None, 1.0),
     ];
-    let page = page_of(&groups, &[], None);
+    let page = page_of(groups, &[], None);
     assert_complete(&page);
     let silver = "&lt;b&gt;&amp;&quot;silver&quot;: normalized throughput in ten seconds";
     let of_scenario = [
@@ -110,7 +119,7 @@ fn report_of_tenants_has_every_figure_of_each_scenario() {
 #[test]
 fn report_of_a_sweep_draws_each_tenant_over_the_values() {
     let groups = ["4", "16"].map(|keys| group("hare-working-set", "hare", Some(keys), 1.5));
-    let page = page_of(&groups, &["keys=4,16".to_owned()], Some("keys"));
+    let page = page_of(groups, &["keys=4,16".to_owned()], Some("keys"));
     assert_complete(&page);
     let silver = "&lt;b&gt;&amp;&quot;silver&quot;";
     let (throughput, tail) = ("normalized throughput", "P99.9 of latency");

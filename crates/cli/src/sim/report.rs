@@ -1,0 +1,86 @@
+//! Reports of comparisons, made of sections.
+
+use serde::Serialize;
+
+use super::comparison::Comparison;
+use crate::chart::{self, escaped};
+use crate::out;
+
+/// A part of a report, in its three forms.
+#[derive(Default)]
+pub(super) struct Section {
+    /// Name and value of a field in the JSON document.
+    pub(super) field: Option<(&'static str, String)>,
+    /// The printed text.
+    pub(super) text: String,
+    /// The part of the HTML page, which `pictures` follow.
+    pub(super) html: String,
+    pub(super) pictures: Vec<Picture>,
+}
+
+/// A picture with its caption.
+pub(super) struct Picture {
+    /// File name without the extension.
+    pub(super) name: String,
+    pub(super) svg: String,
+    pub(super) caption: String,
+}
+
+impl Section {
+    /// Returns a section with a field of the JSON document, its printed text and its HTML.
+    pub(super) fn new(name: &'static str, value: &impl Serialize, text: String, html: String) -> Self {
+        Self { field: Some((name, out::json(value))), text, html, pictures: Vec::new() }
+    }
+
+    /// Returns a section of the HTML page alone.
+    pub(super) fn page(html: String) -> Self {
+        Self { html, ..Self::default() }
+    }
+}
+
+/// Formats the report as an HTML page.
+pub(super) fn page(title: &str, sections: &[Section]) -> String {
+    let figure = |picture: &Picture| chart::figure(&picture.svg, &picture.caption);
+    let part =
+        |section: &Section| section.html.clone() + &section.pictures.iter().map(figure).collect::<String>();
+    chart::page(title, &sections.iter().map(part).collect::<String>())
+}
+
+/// Formats the report as a text.
+pub(super) fn text(sections: &[Section]) -> String {
+    sections.iter().map(|section| section.text.as_str()).collect()
+}
+
+/// Formats the report as a JSON document, which has `scale` if there is one.
+pub(super) fn document<R: Serialize, O>(
+    comparison: &Comparison<R, O>,
+    scale: Option<&str>,
+    sections: &[Section],
+) -> String {
+    let Comparison { kept, settings, seeds, wall_s, .. } = comparison;
+    let runs: Vec<_> = kept.iter().map(|run| &run.outcome).collect();
+    let mut fields = vec![("version", out::json(env!("CARGO_PKG_VERSION")))];
+    fields.extend(scale.map(|scale| ("scale", out::json(scale))));
+    fields.extend([
+        ("settings", out::json(settings)),
+        ("seeds", out::json(seeds)),
+        ("wall_s", out::json(wall_s)),
+    ]);
+    fields.extend(sections.iter().filter_map(|section| section.field.clone()));
+    fields.push(("runs", out::json(&runs)));
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+    format!("{{{}}}\n", fields.join(","))
+}
+
+/// Formats the first paragraph of a page: what was simulated, and how to read its figures.
+pub(super) fn preface(system: &str, settings: (&str, &[String]), seeds: &[u64], notes: &str) -> String {
+    let (kind, settings) = settings;
+    let settings = if settings.is_empty() { "none".to_owned() } else { settings.join(", ") };
+    let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    format!(
+        "<p>Simulated by Sherwood {system}; {kind}: {}; seeds: {}. {notes} Where there are several seeds, ± or a \
+         range in brackets is the 95% confidence interval of the mean.</p>\n",
+        escaped(&settings),
+        seeds.join(", "),
+    )
+}
