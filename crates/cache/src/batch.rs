@@ -36,9 +36,13 @@ impl Cache {
         for keys in keys.chunks(PREFETCH_KEYS_MAX) {
             let mut see = |position: usize, item: Option<Item<'_>>| see(first + position, item);
             match self.options.eviction {
-                Eviction::Lru => self.get_chunk(partition, keys, access, &mut see),
-                Eviction::S3Fifo => {
-                    self.prefetch(keys.iter().map(|key| (partition, key.as_ref())));
+                Eviction::Lru if keys.len() > 1 => self.get_chunk(partition, keys, access, &mut see),
+                // A single key is read as by `get`, whose misses take no tick of the ages that
+                // deadline classes are compared by.
+                Eviction::Lru | Eviction::S3Fifo => {
+                    if keys.len() > 1 {
+                        self.prefetch(keys.iter().map(|key| (partition, key.as_ref())));
+                    }
                     for (position, key) in keys.iter().enumerate() {
                         let found =
                             self.get(partition, key.as_ref(), access, |item| see(position, Some(item)));

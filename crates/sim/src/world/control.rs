@@ -14,8 +14,8 @@ impl<F: Family> Simulation<F> {
         std::iter::from_fn(|| control.poll_act()).collect()
     }
 
-    /// Carries out acts of a node's control loop. Simulated curves cover the whole run, and fade
-    /// not.
+    /// Carries out acts of a node's control loop. Simulated curves cover the whole run: they are
+    /// not faded.
     pub(crate) fn carry_out(&mut self, node: usize, acts: Vec<Act>) {
         for act in acts {
             if let Act::Apply(plan) = act {

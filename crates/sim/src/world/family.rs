@@ -59,8 +59,8 @@ pub(crate) trait Family: Sized {
     #[inline]
     fn write_failed(_: &mut Self::Client) {}
 
-    /// Takes a fetch out of the hands of the dispatcher, and returns true. The set-up then
-    /// [tells](Simulation::tell) the request the results.
+    /// Handles a fetch in place of the dispatcher, and returns true; false leaves it to the
+    /// dispatcher. The set-up then [hands](Simulation::tell) the results to the request.
     #[inline]
     fn takes(_: &mut Simulation<Self>, _request: u32, _: &QueryFetch<Self::Key>) -> bool {
         false
@@ -82,7 +82,7 @@ pub(crate) trait Family: Sized {
         false
     }
 
-    /// Has a worker serve a job that leaves its queue: for its service time.
+    /// Has a worker serve a job that leaves its queue: by default, for its service time.
     #[inline]
     fn serve(world: &mut Simulation<Self>, backend: BackendId, job: u32) {
         world.serve(backend, job);

@@ -82,7 +82,7 @@ impl<K> Node<K> {
         }
     }
 
-    /// Divides the cache, and lets go of what is beyond the budgets.
+    /// Divides the cache, and evicts what exceeds the budgets.
     pub(super) fn divide(&self, now: Instant, plan: &CachePlan) {
         self.cache.apply(plan).expect("plans are within the cache's total");
         while self.cache.step(now, STEP_ITEMS) {}
