@@ -7,7 +7,7 @@ use sherwood_model::{Instant, Legs, TenantId};
 
 /// Rates of the tenants' network at a node, and the requests that wait for them.
 pub(crate) struct Network {
-    gate: Arc<TenantGate>,
+    pub(super) gate: Arc<TenantGate>,
     pub(super) waiting: DebtQueues<u32>,
     /// The time of the next wake-up.
     pub(super) armed: Option<Instant>,

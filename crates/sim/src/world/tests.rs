@@ -219,7 +219,9 @@ fn set_up_with_tiers_stages_deadlines_and_rates_at_once_loses_nothing() {
     let servers = Servers::new([(2, 2), (2, 2)].into_iter());
     let end = STOP + 5_000 * MS;
     let mut world = Simulation::of(family, end, vec![node(1), node(2)], servers, stream(7, 2));
-    world.nodes[0].network = Some(Network::new(dispatch::TenantGate::new(2, true), Legs::Both, dispatch::DebtOptions { waiting_max: Some((200, 2)), ..Default::default() }));
+    let options = dispatch::DebtOptions { waiting_max: Some((200, 2)), ..Default::default() };
+    let network = Network::new(dispatch::TenantGate::new(2, true), Legs::Both, options);
+    world.nodes[0].network = Some(network);
     let plan = world.nodes[0].control.levels().plan();
     world.apply(0, plan);
     (0..16).for_each(|user| world.schedule(Instant::ZERO, Some(user)));
