@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sherwood_dispatch::{Charged as _, DebtOptions, DebtQueues, TenantGate};
+use sherwood_dispatch::{DebtOptions, DebtQueues, TenantGate};
 use sherwood_model::{Instant, Legs, TenantId};
 
 /// Rates of the tenants' network at a node, and the requests that wait for them.
