@@ -258,7 +258,7 @@ impl Actuator for Instances {
 mod tests {
     use sherwood_cache::{Options, Partition};
     use sherwood_config::{Flags, Setup, parse};
-    use sherwood_listener::Network as _;
+    use sherwood_dispatch::Charged as _;
     use sherwood_model::{BackendId, Instant, Rates, SeededState, TenantId};
 
     use super::*;
@@ -294,7 +294,7 @@ mod tests {
         let plan =
             |budgets: Vec<u64>| Plan { rates: Some(Rates::zero(1, 1)), ..CachePlan::Budgets(budgets).into() };
         // Without a rate nothing is owed; with one of zero everything is.
-        let owes = || network.charge(Instant::from_secs(1), TENANT, 1).is_some();
+        let owes = || network.gate().charge(Instant::from_secs(1), TENANT, 1.0).is_some();
         for budgets in [vec![TOTAL + 1], vec![TOTAL, 0]] {
             assert!(own.apply(&plan(budgets.clone())).is_err());
             assert!(own.resize(TOTAL, &plan(budgets)).is_err());
