@@ -69,7 +69,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         args.refuse_plots("tenants")?;
         let policies = policies.chosen_or(tenants::policies());
         let names = distinct(scenarios);
-        let subjects = names.iter().map(|name| tenants::Subject::find(name)).collect::<Result<Vec<_>, _>>()?;
+        let subjects =
+            names.iter().map(|name| tenants::Subject::find(name)).collect::<Result<Vec<_>, _>>()?;
         let comparison = Comparison::of(&subjects, &policies, batch, sweep::listed)?;
         let sections = tenants::sections(&comparison);
         return args.show("Tenants that share a cache and its backends", &comparison, None, &sections);

@@ -17,7 +17,7 @@ use crate::exit::Failure;
 pub(super) struct Comparison<R, O> {
     /// The runs, ordered by scenario, value of the swept setting, policy and seed.
     pub(super) kept: Vec<Kept<R, O>>,
-    /// For each group, the value of the setting that has several; none if no setting has.
+    /// Values of the setting that has several, one for each group; none if no setting has.
     pub(super) values: Vec<Option<String>>,
     pub(super) seeds: Vec<u64>,
     pub(super) settings: Vec<String>,

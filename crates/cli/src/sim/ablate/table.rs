@@ -195,7 +195,7 @@ mod tests {
         // which Student's t multiplies by 12.706.
         let more = figure(changed, 3);
         assert_eq!(format!("{more:+.3}"), "+52.000 ± 25.412");
-        let none = unfigure(changed, 3);
+        let none = figure(unchanged, 3);
         assert_eq!((none.mean, none.low, none.high), (0.0, Some(0.0), Some(0.0)));
         assert_eq!(unchanged.cells[1], "-");
         assert_eq!(changed.cells[1], "+12.50 ± 0.00");

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::study::{Group, Microfuge};
 use super::summary::{HITS, MISSED, REJECTED};
-use super::{Group, Microfuge};
 use crate::exit::Failure;
 use crate::out;
 use crate::sim::batch::make_all;

@@ -3,23 +3,32 @@
 use serde::Serialize;
 use sherwood_sim::microfuge::ByTenant;
 
-use super::Group;
+use super::study::Group;
 use crate::chart::{Cell, number, table, verdict, word};
 use crate::sim::estimate::Estimate;
 use crate::sim::report::Section;
+use crate::sim::sweep::listed;
 use crate::sim::table::{Row, Table};
 
 /// Key of the setting that chooses the tenants.
 pub(super) const KEY: &str = "tenants";
 /// Value of the setting with both tenants.
-pub(super) const BOTH: &str = "2";
+const BOTH: &str = "2";
 /// Value of the setting with the steady tenant alone.
-pub(super) const ALONE: &str = "steady";
+const ALONE: &str = "steady";
 
 /// Largest share of missed and rejected requests of the steady tenant: this multiple of the share
 /// that it has alone, and this much in addition.
 const FACTOR: f64 = 1.5;
 const ALLOWANCE: f64 = 0.005;
+
+/// Returns the values of a setting; two tenants are compared with one of them alone.
+pub(in crate::sim) fn values(key: &str, value: &str) -> Vec<String> {
+    match (key, value) {
+        (KEY, BOTH) => vec![ALONE.to_owned(), value.to_owned()],
+        _ => listed(key, value),
+    }
+}
 
 /// A policy's figures of both tenants.
 #[derive(Clone, Debug, Serialize)]
@@ -138,4 +147,30 @@ fn html(lines: &[Isolation]) -> String {
          30 s the other tenant sends ten times as much.</p>\n{}",
         table(&head, &rows)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::sweep::Sweep;
+
+    #[test]
+    fn setting_with_a_list_is_swept_and_a_second_list_is_refused() {
+        let settings = ["clients=96".to_owned(), "beta=50,88".to_owned()];
+        let sweep = Sweep::of(&settings, values).expect("one list");
+        let swept = sweep.values();
+        assert_eq!(swept.len(), 2);
+        assert_eq!(swept[1], (Some("88".to_owned()), vec!["clients=96".to_owned(), "beta=88".to_owned()]));
+        let tenants = Sweep::of(&["tenants=2".to_owned()], values).expect("compared with one alone").values();
+        assert_eq!(
+            tenants.iter().map(|(_, settings)| &settings[0][..]).collect::<Vec<_>>(),
+            ["tenants=steady", "tenants=2"]
+        );
+        assert!(Sweep::of(&["tenants=2".to_owned(), "beta=1,2".to_owned()], values).is_err());
+        assert!(Sweep::of(&["beta=1,2".to_owned(), "alpha=1,2".to_owned()], values).is_err());
+        assert_eq!(
+            Sweep::of(&settings[..1], values).expect("no list").values(),
+            [(None, settings[..1].to_vec())]
+        );
+    }
 }

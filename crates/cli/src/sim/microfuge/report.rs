@@ -2,8 +2,9 @@
 
 use sherwood_sim::microfuge::ByDeadline;
 
+use super::isolation;
+use super::study::{Comparison, Group};
 use super::summary::{self, MISSED, REJECTED};
-use super::{Comparison, Group, isolation};
 use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Pen, escaped, figure, highest};
 use crate::sim::report::{Section, preface};
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sherwood_sim::microfuge::Results;
 
-use super::Group;
+use super::study::Group;
 use crate::sim::claims::{Claim, Form};
 use crate::sim::comparison::{Figures, Measure};
 use crate::sim::table::{Column, Table};

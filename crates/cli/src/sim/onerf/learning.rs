@@ -50,9 +50,9 @@ impl Finished for Sizes {
     }
 }
 
-/// Returns the world of a run, with the sizes that its policy learns, if it does. It is at the end of
-/// the warm-up if `warm_ups` are given, unless its requests are those of a trace. Sizes are kept in
-/// `keep`.
+/// Returns the world of a run, with the sizes that its policy learns, if it does. With `warm_ups`,
+/// the world is at the end of the warm-up, unless its requests are those of a trace. Sizes are kept
+/// in `keep`.
 pub(in crate::sim) fn begin(
     run: &Run<Subject>,
     warm_ups: Option<&WarmUps>,

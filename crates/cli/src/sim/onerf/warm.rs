@@ -1,8 +1,8 @@
 //! Worlds at the end of their warm-up.
 //!
-//! No backend is limited before the measurement, so runs with the same policy, seed and settings are
-//! equal until then, in every scenario and at every depth of the limits. Their warm-up is simulated
-//! once, and each run continues from a copy.
+//! No backend is limited before the measurement, so runs with the same policy, seed and settings
+//! are equal until then, in every scenario and at every depth of the limits. Their warm-up is
+//! simulated once, and each run continues from a copy.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;

@@ -2,8 +2,8 @@
 
 use sherwood_sim::tenants::{ByTenant, Results, Sample};
 
+use super::study::{BASELINE, Group};
 use super::summary::{LEAST, PREDICTED, bound, of_tenant};
-use super::{BASELINE, Group};
 use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Mark, Pen, figure, highest};
 use crate::sim::inputs::distinct;
 

@@ -1,6 +1,7 @@
 //! The report of a comparison, with the figures of HARE's paper.
 
-use super::{Comparison, figures, summary};
+use super::study::Comparison;
+use super::{figures, summary};
 use crate::chart::escaped;
 use crate::sim::comparison::by_scenario;
 use crate::sim::report::{Section, preface};

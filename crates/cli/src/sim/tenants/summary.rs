@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sherwood_sim::tenants::{ByTenant, Results};
 
-use super::{BASELINE, Group};
+use super::study::{BASELINE, Group};
 use crate::sim::claims::{Claim, Form};
 use crate::sim::comparison::{Figures, Measure};
 use crate::sim::estimate::Estimate;

@@ -4,7 +4,6 @@ mod figures;
 mod tables;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use sherwood_sim::LimitLine;
 

@@ -5,9 +5,9 @@ use super::*;
 use crate::chart::assert_well_formed;
 use crate::sim::report::page;
 use crate::sim::study::Kept;
-use crate::sim::tenants::Observed;
+use crate::sim::tenants::study::Observed;
 
-/// Names of the tenants; the second is nobody's markup.
+/// Names of the tenants; the second contains markup.
 const TENANTS: [&str; 2] = ["gold", "<b>&\"silver\""];
 
 type Run = Kept<Results, Observed>;
