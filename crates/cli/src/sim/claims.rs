@@ -20,6 +20,9 @@ pub(super) struct Claim {
     pub(super) most: Option<f64>,
 }
 
+/// A bound of a claim's range; none if the range is open there.
+type Bound = fn(&Claim) -> Option<f64>;
+
 /// The form in which the claims of a paper are shown.
 pub(super) struct Form {
     pub(super) paper: &'static str,
@@ -28,7 +31,7 @@ pub(super) struct Form {
     /// Heading of the range in a text, and the range.
     pub(super) range: (&'static str, fn(&Claim) -> String),
     /// Fields of the JSON document with the bounds of the range.
-    pub(super) bounds: &'static [(&'static str, fn(&Claim) -> Option<f64>)],
+    pub(super) bounds: &'static [(&'static str, Bound)],
     /// Widths of the columns of a text.
     pub(super) widths: [usize; 5],
     /// Decimals of our figures.

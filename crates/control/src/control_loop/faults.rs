@@ -109,7 +109,7 @@ impl Pair {
 
     /// Hands in an observation, without carrying out what follows.
     fn see(&mut self) {
-        self.now = self.now + Duration::from_millis(STEP_MS);
+        self.now += Duration::from_millis(STEP_MS);
         let budgets = self.rounds.levels().budgets();
         for (seen, &bytes) in self.seen.iter_mut().zip(&budgets) {
             grow(seen, bytes);
@@ -239,7 +239,7 @@ fn division_that_is_none_is_refused_said_and_changes_nothing() {
         assert!(refused > 1);
         assert_eq!(pair.rounds.levels().budgets(), [TOTAL / 2; 2], "case {index}");
         let between = pair.rounds.levels().tenants().unwrap().between();
-        let division = between.what_if(&between.terms().to_vec(), &[]);
+        let division = between.what_if(between.terms(), &[]);
         assert_eq!(division.bytes, [TOTAL / 2; 2], "case {index}");
     }
 }
@@ -357,7 +357,7 @@ fn refused_division_within_tenants_leaves_the_step_of_the_same_input() {
     pair.until_planned();
     acts(&mut pair.rounds);
     let held = pair.rounds.levels().budgets();
-    pair.now = pair.now + Duration::from_millis(STEP_MS);
+    pair.now += Duration::from_millis(STEP_MS);
     let partitions = held.iter().zip(0..).map(|(&bytes, index)| PartitionSeen {
         allocated_bytes: bytes,
         used_bytes: bytes,
@@ -393,7 +393,7 @@ fn clock_of_tenants_that_stands_still_or_jumps_by_a_day_moves_one_step_at_most()
         acts(&mut pair.rounds);
         assert_eq!(pair.rounds.levels().plan(), held, "at {now:?}");
     }
-    pair.now = pair.now + day;
+    pair.now += day;
     pair.step();
     let step = TOTAL / 2 / 64;
     let after = pair.rounds.levels().budgets();
@@ -411,7 +411,7 @@ proptest! {
         let mut pair = Pair::new(told(quarter));
         for (event, ms) in events {
             match event {
-                0 => pair.now = pair.now + Duration::from_millis(ms),
+                0 => pair.now += Duration::from_millis(ms),
                 1 => pair.now = pair.now - Duration::from_millis(ms),
                 2 => {
                     let before = pair.rounds.levels().plan();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant as Monotonic, SystemTime};
 
 use sherwood_cache::{Cache, Options, Partition};
+use sherwood_dispatch::Charged;
 use sherwood_listener::{
     Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Passwords,
     Protocol, Reading, Routing, Running, Service, Target, UserRoutes,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
+use sherwood_dispatch::Charged;
 use sherwood_listener::{
     Backends, Clock, ConnectionLimit, Event, InMemoryClient, ListenerOptions, ManualClock, Passwords,
     Routing, Service, SingleThread, Target, UserRoutes,

@@ -257,12 +257,13 @@ impl Actuator for Instances {
 #[cfg(test)]
 mod tests {
     use sherwood_cache::{Options, Partition};
-    use sherwood_config::{Flags, Setup, parse};
+    use sherwood_config::{Flags, parse};
     use sherwood_dispatch::Charged as _;
     use sherwood_model::{BackendId, Instant, Rates, SeededState, TenantId};
 
     use super::*;
     use crate::clock::Clock;
+    use crate::setup::Setup;
     use crate::tenants::TenantNetwork;
 
     const TOTAL: u64 = 1 << 20;

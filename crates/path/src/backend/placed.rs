@@ -9,6 +9,9 @@ use super::Backend;
 use super::fill::AnswerCache;
 use super::key::FetchKey;
 
+/// Keys that the same replicas have, with their waiters.
+type PlacedKeys<K, W> = Vec<(FetchKey<K>, W)>;
+
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Takes in that a replica has applied the write of this sequence number and all before it, as
     /// reads that need a write ask ([`Demand::after`]).
@@ -33,7 +36,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
-        let mut fetches: Vec<(Holders, Vec<(FetchKey<K>, W)>)> = Vec::new();
+        let mut fetches: Vec<(Holders, PlacedKeys<K, W>)> = Vec::new();
         for (key, waiter) in keys {
             let holders = self.holders(&key.key, holders);
             match fetches.iter_mut().find(|(of, _)| *of == holders) {

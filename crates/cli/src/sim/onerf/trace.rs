@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn orm_busy() -> TraceFile {
-        let document = include_str!("../../../../examples/orm-busy.sim.json");
+        let document = include_str!("../../../../../examples/orm-busy.sim.json");
         let model = Model::from_json(document).expect("an example");
         TraceFile::of(&model, Path::new("orm-busy.sim.json")).expect("built in").expect("a trace")
     }

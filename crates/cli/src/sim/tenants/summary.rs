@@ -21,8 +21,11 @@ pub(super) const PREDICTED: Measure<Results> =
 
 const MEASURES: [Measure<Results>; 3] = [LEAST, LEAST_IN_10S, PREDICTED];
 
+/// A figure of a tenant.
+type Figure = fn(&ByTenant) -> f64;
+
 /// Figures of each tenant, by the names of their fields.
-const OF_TENANTS: [(&str, fn(&ByTenant) -> f64); 6] = [
+const OF_TENANTS: [(&str, Figure); 6] = [
     ("throughput", |tenant| tenant.throughput),
     ("normalized", |tenant| tenant.normalized),
     ("normalized_min", |tenant| tenant.normalized_min),
