@@ -5,7 +5,6 @@ use std::time::Duration;
 use sherwood_dispatch::Holders;
 use sherwood_model::{DeadlineClass, Instant, ReplicaId};
 
-use super::SERVERS;
 use super::key::Key;
 use super::setup::Setup;
 
@@ -40,12 +39,14 @@ impl<W: Copy> Clairvoyant<W> {
     pub(super) fn new(setup: &Setup) -> Self {
         let slots = setup.knobs.slots as usize;
         let server = || Server { slots: (0..slots).map(|_| None).collect(), waiting: Vec::new() };
-        Self { servers: (0..SERVERS).map(|_| server()).collect() }
+        Self { servers: (0..setup.knobs.servers).map(|_| server()).collect() }
     }
 
     /// Accepts a read and returns its server, or returns none: the request has then to be rejected.
-    pub(super) fn accept(&mut self, now: Instant, holders: Holders, read: Read<W>) -> Option<ReplicaId> {
-        let holders = (0..SERVERS).map(ReplicaId).filter(|server| holders.include(*server, SERVERS.into()));
+    pub(super) fn accept(&mut self, now: Instant, copies: Holders, read: Read<W>) -> Option<ReplicaId> {
+        let servers = self.servers.len();
+        let holders = (0..servers).map(ReplicaId::from_index);
+        let holders = holders.filter(|server| copies.include(*server, servers));
         for server in holders.clone() {
             if self.servers[server.index()].join(now, &read) {
                 return Some(server);

@@ -41,12 +41,14 @@ mod clairvoyant;
 mod clients;
 mod key;
 mod policy;
+mod requests;
 mod results;
 mod settings;
 mod setup;
 mod world;
 
 pub use policy::{Policy, policies};
+pub use requests::ScheduledRead;
 pub use results::{ByDeadline, ByTenant, Results, Sample, Shares};
 pub use setup::{Keys, Knobs, Setup, SetupError, Tenants};
 pub use world::{MicroFuge, World};
@@ -54,7 +56,7 @@ pub use world::{MicroFuge, World};
 /// Name of the scenario.
 pub const SCENARIO: &str = "microfuge";
 
-/// Number of servers.
+/// Most servers, and their number unless a run has fewer.
 const SERVERS: u16 = 16;
 /// Number of servers with a record.
 const COPIES: u16 = 3;

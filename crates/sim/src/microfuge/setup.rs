@@ -7,6 +7,7 @@ use sherwood_model::Instant;
 use sherwood_workload::ArrivalsError;
 use thiserror::Error;
 
+use super::SERVERS;
 use super::policy::{Policy, PolicyError, Scheduling};
 
 /// A run: policy, seed and settings.
@@ -39,6 +40,8 @@ pub struct Knobs {
     pub keys: Keys,
     /// Number of records, 10 to 100 million.
     pub records: u64,
+    /// Servers, 1 to 16.
+    pub servers: u16,
     /// Reads that a server serves at the same time, 1 to 1,024.
     pub slots: u32,
     /// Scale of the store's service times, 1 µs to 10 s.
@@ -109,6 +112,7 @@ impl Default for Knobs {
             writes: 0.0,
             keys: Keys::Zipf,
             records: 200_000,
+            servers: SERVERS,
             slots: 1,
             scale: SCALE,
             alpha: 15.0,
@@ -180,6 +184,7 @@ impl Setup {
             writes,
             keys: _,
             records,
+            servers,
             slots,
             scale,
             alpha: _,
@@ -204,6 +209,7 @@ impl Setup {
         )?;
         check("writes", writes, 0.0, 1.0, "0 to 1")?;
         check("records", records as f64, 10.0, 1e8, "10 to 100000000")?;
+        check("servers", servers.into(), 1.0, SERVERS.into(), "1 to 16")?;
         check("slots", slots.into(), 1.0, 1_024.0, "1 to 1024")?;
         check("S", scale.as_secs_f64() * 1e3, 1e-3, 1e4, "0.001 to 10000 ms")?;
         check("target", target.unwrap_or(0.5), 1e-4, 0.9999, "0.0001 to 0.9999")?;

@@ -4,9 +4,9 @@ mod build;
 
 use std::time::Duration;
 
-use sherwood_cache::{Access, NewItem};
+use sherwood_cache::{Access, ClassUsage, NewItem, Usage};
 use sherwood_control::{AdmissionSeen, CacheSeen, Seen};
-use sherwood_dispatch::{FetchError, Holders};
+use sherwood_dispatch::{FetchError, Holders, Stats};
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId};
 use sherwood_path::{FetchKey, Query, QueryFetch, Staleness, Status, WriteOptions};
 use sherwood_workload::ReadTimes;
@@ -68,7 +68,7 @@ pub(crate) struct Sender {
 }
 
 /// Time of a look-up in the cache, with the network.
-const LOOK_UP: Duration = Duration::from_micros(500);
+pub(super) const LOOK_UP: Duration = Duration::from_micros(500);
 /// Size of every value.
 const VALUE_BYTES: u32 = 1_024;
 /// Service time of a write, in scales: a record is appended to a log.
@@ -183,6 +183,30 @@ impl World {
             world.schedule(Instant::ZERO + DECIDE_EVERY, Event::Decide);
         }
         Ok(world)
+    }
+
+    /// The cache's counters and sizes.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.nodes[NODE].cache.usage(PARTITION)
+    }
+
+    /// The cache's counters and sizes by class of deadlines.
+    #[must_use]
+    pub fn class_usage(&self) -> Vec<ClassUsage> {
+        self.nodes[NODE].cache.class_usage(PARTITION)
+    }
+
+    /// The dispatcher's counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.nodes[NODE].machines[BACKEND.index()].stats()
+    }
+
+    /// The deadlines since the start that were met and missed; those of rejected requests left out.
+    #[must_use]
+    pub fn ended(&self) -> (u64, u64) {
+        self.family.recorder.ended()
     }
 
     /// Samples of the run so far, one per second.

@@ -40,6 +40,7 @@ mod key;
 mod part;
 mod policy;
 mod record;
+mod requests;
 mod results;
 mod settings;
 mod setup;
@@ -49,6 +50,7 @@ mod world;
 
 pub use policy::{Policy, policies};
 pub use record::{Measured, Sample, TenantMeasured, TenantSample};
+pub use requests::TenantRequest;
 pub use results::{ByResource, ByTenant, Holdings, Results};
 pub use setup::{Knobs, Setup, SetupError};
 pub use world::{ROUND_TRIP, Tenants, World};

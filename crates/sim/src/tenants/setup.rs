@@ -54,6 +54,9 @@ pub struct Knobs {
     /// Share of the keys that miss ratio curves are sampled from, above 0 and at most 1; none for
     /// 1/32 of the full size's keys.
     pub ghost: Option<f64>,
+    /// True if the caches are filled as after a long time before the run, and curves cover all of
+    /// it; false if they are empty, and curves fade, as in a node that starts.
+    pub is_warm: bool,
     /// Time before the measurement.
     pub warm_up: Option<Duration>,
     /// Measured time.
@@ -72,6 +75,7 @@ impl Default for Knobs {
             within: None,
             eviction: Eviction::S3Fifo,
             ghost: None,
+            is_warm: true,
             warm_up: None,
             measure: None,
         }

@@ -7,6 +7,7 @@ mod rounds;
 
 use std::time::Duration;
 
+use sherwood_cache::Usage;
 use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, Plan, ReplicaId, TenantId};
 use sherwood_path::{FetchKey, Query, Staleness, WriteOptions};
@@ -187,6 +188,10 @@ impl Family for Tenants {
         }
     }
 
+    fn fades_curves(&self) -> bool {
+        !self.setup.knobs.is_warm
+    }
+
     fn service_time(&mut self, _: Instant, backend: BackendId, _: &Job<Key>) -> Duration {
         self.latencies[backend.index()]
     }
@@ -205,6 +210,18 @@ impl World {
         let mut world = build::world(setup)?;
         world.begin_run();
         Ok(world)
+    }
+
+    /// The counters and sizes of a partition: a tenant's are neighbours, in the order of its loads.
+    #[must_use]
+    pub fn usage(&self, partition: PartitionId) -> Usage {
+        self.nodes[NODE].cache.usage(partition)
+    }
+
+    /// Units of each resource that each tenant was charged since the start.
+    #[must_use]
+    pub fn charged(&self) -> Vec<Vec<f64>> {
+        self.used()
     }
 
     /// Samples of the run so far, one for each ten seconds.
@@ -230,7 +247,9 @@ impl World {
 
     fn begin_run(&mut self) {
         self.apply(NODE, self.plan());
-        self.schedule(Instant::ZERO, Event::Fill);
+        if self.family.setup.knobs.is_warm {
+            self.schedule(Instant::ZERO, Event::Fill);
+        }
         for client in 0..self.family.clients.len() {
             let after = self.family.clients.next_gap(client, Instant::ZERO).unwrap_or_default();
             self.schedule(Instant::ZERO + after, Event::Begin { client });

@@ -14,12 +14,13 @@ impl<F: Family> Simulation<F> {
         std::iter::from_fn(|| control.poll_act()).collect()
     }
 
-    /// Carries out acts of a node's control loop. Simulated curves cover the whole run: they are
-    /// not faded.
+    /// Carries out acts of a node's control loop.
     pub(crate) fn carry_out(&mut self, node: usize, acts: Vec<Act>) {
         for act in acts {
-            if let Act::Apply(plan) = act {
-                self.apply(node, plan);
+            match act {
+                Act::Apply(plan) => self.apply(node, plan),
+                Act::FadeCurves if self.family.fades_curves() => self.nodes[node].cache.fade_curves(),
+                Act::FadeCurves | Act::Say(_) => {}
             }
         }
     }

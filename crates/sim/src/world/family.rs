@@ -104,6 +104,12 @@ pub(crate) trait Family: Sized {
     #[inline]
     fn stored(&mut self, _: Instant, _: BackendId, _: ReplicaId, _: Self::Key, _bytes: u32) {}
 
+    /// True if miss ratio curves fade, as in a node; false if they cover the whole run.
+    #[inline]
+    fn fades_curves(&self) -> bool {
+        false
+    }
+
     /// True if the run is over before its end.
     #[inline]
     fn has_stopped(&self) -> bool {

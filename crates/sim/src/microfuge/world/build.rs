@@ -10,7 +10,6 @@ use sherwood_policy::{Controller, Options, by_name};
 use sherwood_workload::ReadTimes;
 
 use super::{BACKEND, MicroFuge, PARTITION, VALUE_BYTES, World};
-use crate::microfuge::SERVERS;
 use crate::microfuge::clairvoyant::Clairvoyant;
 use crate::microfuge::clients::Clients;
 use crate::microfuge::key::KEY_BYTES;
@@ -31,7 +30,7 @@ pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
             ttl: (policy.caching == Caching::None).then_some(Duration::ZERO),
             ..Rules::default()
         },
-        ..BackendOptions::new(policy.dispatch(&setup.knobs)?, SERVERS.into(), vec![PARTITION])
+        ..BackendOptions::new(policy.dispatch(&setup.knobs)?, setup.knobs.servers.into(), vec![PARTITION])
     };
     let target = options.dispatch.admit.target();
     let admission = Admission::new(target.map(|target| (BACKEND, target)));
@@ -47,7 +46,7 @@ pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
         recorder: Recorder::new(),
         setup: setup.clone(),
     };
-    let servers = Servers::new([(SERVERS, setup.knobs.slots)].into_iter());
+    let servers = Servers::new([(setup.knobs.servers, setup.knobs.slots)].into_iter());
     let end = Instant::ZERO + setup.duration();
     Ok(World::of(family, end, vec![node], servers, stream(setup.seed, ROUTES)))
 }

@@ -21,7 +21,7 @@ impl World {
     }
 
     /// Units of each resource that each tenant has used since the start.
-    fn used(&self) -> Vec<Vec<f64>> {
+    pub(super) fn used(&self) -> Vec<Vec<f64>> {
         let of_tenant = |seen: &TenantObservation| seen.counts.units.iter().map(|units| units.used).collect();
         self.nodes[NODE].tenants_seen(false).iter().map(of_tenant).collect()
     }

@@ -24,7 +24,8 @@ impl Tenants {
 
 impl World {
     /// The plan in force.
-    pub(super) fn plan(&self) -> Plan {
+    #[must_use]
+    pub fn plan(&self) -> Plan {
         self.family.once.clone().unwrap_or_else(|| self.nodes[NODE].control.levels().plan())
     }
 
