@@ -11,8 +11,8 @@ use sherwood_policy::{MissRatioCurve, Needs};
 
 use crate::DeadlineCounts;
 
-/// Observations of one node, with counters since its start. Partitions and backends have names, because
-/// their numbers are those of a node's configuration.
+/// Observations of one node, with counters since its start. Partitions and backends have names,
+/// because their numbers are those of a node's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the node.
