@@ -15,10 +15,10 @@ use sherwood_config::{Flags, parse};
 use crate::start::*;
 
 pub(super) struct Driven {
-    nanos: &'static AtomicU64,
+    pub(super) nanos: &'static AtomicU64,
     pub(super) core: Arc<Core>,
     router: Router,
-    runtime: Runtime,
+    pub(super) runtime: Runtime,
     _stop: watch::Sender<bool>,
 }
 
@@ -30,7 +30,17 @@ impl Driven {
 
     /// Builds the node of `configuration` after a change of its setup.
     pub(super) fn with(configuration: &str, change: impl FnOnce(&mut Setup)) -> Self {
-        let nanos: &AtomicU64 = Box::leak(Box::new(AtomicU64::new(Clock::start().now().as_nanos())));
+        let nanos = Box::leak(Box::new(AtomicU64::new(Clock::start().now().as_nanos())));
+        Self::on_clock(nanos, configuration, change)
+    }
+
+    /// Builds the node of `configuration` after a change of its setup, on a clock that shows
+    /// `nanos`.
+    pub(super) fn on_clock(
+        nanos: &'static AtomicU64,
+        configuration: &str,
+        change: impl FnOnce(&mut Setup),
+    ) -> Self {
         let policies = sherwood_policy::available_without_options();
         let config = parse("driven.toml", configuration, &Flags::default(), policies).unwrap();
         let mut setup = Setup::from_config(&config).unwrap();

@@ -3,8 +3,11 @@
 
 mod changes;
 mod cold_cache;
+mod deadlines_match_the_simulator;
 mod driven;
 mod guard_rollback;
 mod matches_the_simulator;
+mod staged;
 mod tenants;
+mod tenants_match_the_simulator;
 mod throttled;
