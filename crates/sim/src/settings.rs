@@ -126,7 +126,7 @@ impl Knobs {
     /// knobs.set("band", "99-100")?;
     /// assert_eq!(knobs.control.band.low, 99.0);
     /// let error = knobs.set("tax", "much").unwrap_err().to_string();
-    /// assert_eq!(error, "setting tax to \"much\": it takes RATIO, part of every partition that changes hands in a round");
+    /// assert_eq!(error, "setting tax to \"much\": it takes RATIO, part of every partition that is redistributed in a round");
     /// # Ok::<(), sherwood_sim::SettingError>(())
     /// ```
     ///
