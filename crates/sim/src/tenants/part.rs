@@ -1,7 +1,7 @@
 //! Partitions and resources of tenants, as a node knows them.
 
 use sherwood_model::{BackendId, ResourceKind, TenantId};
-use sherwood_workload::tenants::{Kind, Resource, Scenario};
+use sherwood_workload::tenants::{Resource, Scenario};
 
 /// A partition: the keys of a tenant's load.
 #[derive(Clone, Copy, Debug)]
@@ -15,10 +15,5 @@ pub(super) struct Part {
 /// Returns the kind of a resource, as the policies know it.
 pub(super) fn kind(resource: &Resource, scenario: &Scenario) -> ResourceKind {
     let named = resource.backend.as_deref().and_then(|name| scenario.backend(name));
-    let backend = BackendId::from_index(named.unwrap_or(0));
-    match resource.kind {
-        Kind::Reads => ResourceKind::Reads(backend),
-        Kind::Writes => ResourceKind::Writes(backend),
-        Kind::Network => ResourceKind::Network,
-    }
+    resource.kind.at(BackendId::from_index(named.unwrap_or(0)))
 }

@@ -34,4 +34,4 @@ pub use published::{Published, PublishedError, SCENARIOS};
 pub use scenario::{
     Arrival, Backend, Change, Clients, Control, Decide, Load, Resource, Scenario, Tenant, UnitName,
 };
-pub use sherwood_model::{Legs, ResourceClass as Kind};
+pub use sherwood_model::Legs;

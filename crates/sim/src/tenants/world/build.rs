@@ -6,9 +6,10 @@ use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_dispatch::{
     DebtOptions, Options as DispatchOptions, OverRate, RetryOptions, TenantGate, TenantOptions,
 };
-use sherwood_model::{BackendId, Instant, Legs, PartitionId, ResourceKind, SeededState, TenantId, Unit};
+use sherwood_model::{BackendId, Instant, Legs, PartitionId, ResourceClass, ResourceKind};
+use sherwood_model::{SeededState, TenantId, Unit};
 use sherwood_path::{BackendOptions, Units};
-use sherwood_workload::tenants::{self as workload, Kind, Load, Resource, Scenario, Tenant};
+use sherwood_workload::tenants::{Load, Resource, Scenario, Tenant};
 
 use super::{Tenants, World};
 use crate::tenants::clients::Clients;
@@ -130,11 +131,8 @@ fn machine(
 /// Returns the gate of the tenants' network.
 fn network(setup: &Setup, scenario: &Scenario) -> Network {
     let tenants = scenario.tenants.len() as u16;
-    let network = scenario.resources.iter().find(|resource| resource.kind == Kind::Network);
-    let legs = network.map_or(Legs::Client, |network| match network.legs {
-        workload::Legs::Both => Legs::Both,
-        workload::Legs::Client => Legs::Client,
-    });
+    let network = scenario.resources.iter().find(|resource| resource.kind == ResourceClass::Network);
+    let legs = network.map_or(Legs::Client, |network| network.legs);
     // An open loop sends without end; a daemon has its bounds on connections.
     let options = DebtOptions { waiting_max: Some((WAITING_MAX, tenants)), ..DebtOptions::default() };
     Network::new(TenantGate::new(tenants, setup.knobs.lends), legs, options)
