@@ -39,7 +39,7 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
     let servers = knobs.servers.unwrap_or(profile.app_servers);
     let measured_from = Instant::ZERO + minutes(scenario.warmup_min);
     let partitions = Partitions::new(tenants, model.backends().len());
-    let needs = by_name(&setup.policy, &knobs.control)?.needs();
+    let policy = by_name(&setup.policy, &knobs.control)?;
     let slo = slo(&setup);
     let nodes = (0..servers).map(|number| node(&setup, partitions, number.into()));
     let nodes = nodes.collect::<Result<_, _>>()?;
@@ -69,11 +69,15 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
             .collect(),
         reports: (0..servers).map(|_| Report::default()).collect(),
         told: VecDeque::new(),
-        statistics: Statistics::new(partitions, slo.window, knobs.control.rbc_window, &needs),
+        statistics: Statistics::new(partitions, slo.window, knobs.control.rbc_window, &policy.needs()),
         recorder: Recorder::new(slo, partitions, measured_from),
         setup,
     };
-    Ok(World::of(family, end, nodes, backends, routes))
+    let mut world = World::of(family, end, nodes, backends, routes);
+    if policy.starts_shared() {
+        (0..world.nodes.len()).for_each(|node| world.apply(node, CachePlan::Shared.into()));
+    }
+    Ok(world)
 }
 
 fn slo(setup: &Setup) -> Slo {
@@ -87,7 +91,7 @@ fn slo(setup: &Setup) -> Slo {
 }
 
 /// Returns an application server.
-pub(super) fn node(setup: &Setup, partitions: Partitions, number: u64) -> Result<Node<Key>, SetupError> {
+fn node(setup: &Setup, partitions: Partitions, number: u64) -> Result<Node<Key>, SetupError> {
     let total_bytes = setup.cache_bytes()?;
     let backends = setup.model.backends();
     let control = &setup.knobs.control;
@@ -97,9 +101,6 @@ pub(super) fn node(setup: &Setup, partitions: Partitions, number: u64) -> Result
     let hash = SeededState::new(number);
     let samples = needs_curves(&policy.needs());
     let cache = cache(setup, partitions, &budgets, samples, hash)?;
-    if policy.starts_shared() {
-        cache.apply(&CachePlan::Shared).expect("always accepted");
-    }
     let machine = |backend: &BackendModel| {
         let replicas = backend.service.replicas.at(&setup.profile);
         let own = partitions.of_backend(backend.backend_id()).collect();

@@ -26,13 +26,12 @@ impl World {
     }
 
     pub(super) fn report(&mut self) {
-        let partitions = self.family.partitions;
-        let mut counts = vec![(0, 0); partitions.len()];
+        let mut counts = vec![(0, 0); self.family.partitions.len()];
         for index in 0..self.nodes.len() {
             self.family.statistics.receive(self.now, &mut self.family.reports[index]);
-            for (partition, (hits, misses)) in partitions.all().zip(&mut counts) {
-                let usage = self.nodes[index].cache.usage(partition);
-                (*hits, *misses) = (*hits + usage.hits, *misses + usage.misses);
+            let seen = self.nodes[index].cache_seen(self.now);
+            for (partition, (hits, misses)) in seen.partitions.iter().zip(&mut counts) {
+                (*hits, *misses) = (*hits + partition.hits, *misses + partition.misses);
             }
             self.go_on_resizing(index);
         }

@@ -1,4 +1,4 @@
-//! What is special to a set-up.
+//! The parts of a simulation that differ from set-up to set-up.
 
 use std::hash::Hash;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a node's control loop sees: the only place that reads partitions for a decision.
+//! Observations of a node's cache and tenants, from which its control loop decides.
 
 use std::hash::Hash;
 
@@ -11,8 +11,8 @@ use sherwood_policy::tenants::{MissCurve, ReadCounts, TenantController, TenantOb
 use super::node::{Machine, Node, SizedCache};
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash> Node<K> {
-    /// Returns what the cache counts of each partition at `now`. Statistics of requests are the
-    /// caller's to add.
+    /// Returns the cache's counters of each partition at `now`. The caller adds statistics of
+    /// requests.
     pub(crate) fn cache_seen(&self, now: Instant) -> CacheSeen {
         let partition = |(index, &(tenant, backend))| {
             let usage = self.cache.usage(PartitionId::from_index(index));
@@ -50,7 +50,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash> Node<K> {
         (counts, used.own_units + used.lent_units)
     }
 
-    /// Returns what each tenant asked for, and with `curves` what its partitions would miss.
+    /// Returns each tenant's demand, and with `curves` the miss ratio curves of its partitions.
     pub(crate) fn tenants_seen(&self, curves: bool) -> Vec<TenantObservation> {
         let between = self.between();
         let mut seen: Vec<_> = (0..between.terms().len()).map(|index| self.nothing_of(index)).collect();
