@@ -11,7 +11,7 @@
 //! housekeeper, or by the allocating thread while more than [`OWED_BYTES_MAX`] are to be returned.
 //! So blocks and warm memory together never take more than that, and what the blocks alone have
 //! taken at their most since the warm memory was released. When the process is too large, its warm
-//! memory goes first ([`Mapped::return_excess`]).
+//! memory goes first.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,7 +132,7 @@ impl Mapped {
 
     /// Has the next steps return up to `bytes` bytes of warm memory, in place of what an earlier
     /// call asked for. Returns how many there are. O(1).
-    pub fn return_excess(&self, bytes: usize) -> usize {
+    pub(crate) fn return_excess(&self, bytes: usize) -> usize {
         let mut free = self.free();
         free.excess = bytes.min(free.counts.backed - free.counts.used);
         free.excess

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{of} no policy {name:?}; choose one of {known}")]
 pub struct PolicyError {
-    /// The scenarios, and a verb.
+    /// Subject and verb of the message, such as `the scenario microfuge has`.
     pub of: &'static str,
     /// The name given.
     pub name: String,

@@ -68,7 +68,7 @@ impl Endpoint {
     }
 
     /// Reads the file of the token again, which the node has refused, for the next calls.
-    pub fn reread_token(&self) {
+    pub(crate) fn reread_token(&self) {
         if let Some(token) = &self.token {
             token.newer_than(&token.current());
         }

@@ -34,7 +34,7 @@ struct State {
 }
 
 /// The end of a wait: the turn, or the reason why it does not come.
-pub(crate) type Turn = oneshot::Receiver<Result<(), TicketError>>;
+pub(crate) type TurnReceiver = oneshot::Receiver<Result<(), TicketError>>;
 
 /// Memory of a ticket that waits, bytes: its entries in the machine's queues and in the table of
 /// calls. Chosen: more than they take when tables are half empty.
@@ -58,7 +58,7 @@ impl Scheduler {
     }
 
     /// Gives out a ticket. Returns also the time until its call is expected to end.
-    pub fn get(&self, request: &TicketRequest) -> Result<(GivenTicket, Duration), TicketError> {
+    pub(crate) fn get(&self, request: &TicketRequest) -> Result<(GivenTicket, Duration), TicketError> {
         self.drive(|state, now| {
             let given = state.tickets.get(now, request)?;
             Ok((given, given.estimate.completes_at - now))
@@ -66,10 +66,10 @@ impl Scheduler {
     }
 
     /// Gives out a ticket and begins to wait for its turn.
-    pub fn get_and_wait(
+    pub(crate) fn get_and_wait(
         self: &Arc<Self>,
         request: &TicketRequest,
-    ) -> Result<(AwaitedTicket, Turn), TicketError> {
+    ) -> Result<(AwaitedTicket, TurnReceiver), TicketError> {
         let (sender, turn) = oneshot::channel();
         let given = self.drive(|state, now| {
             let given = state.tickets.get_and_wait(now, request)?;
@@ -81,7 +81,7 @@ impl Scheduler {
 
     /// Begins to wait for the turn of a ticket. A call that waits for the same ticket already ends
     /// without a turn.
-    pub fn wait(&self, id: TicketId) -> Result<Turn, TicketError> {
+    pub(crate) fn wait(&self, id: TicketId) -> Result<TurnReceiver, TicketError> {
         let (sender, turn) = oneshot::channel();
         self.drive(|state, now| {
             if state.tickets.wait(now, id)? {
@@ -97,7 +97,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// If the ticket is unknown.
-    pub fn cancel(&self, id: TicketId) -> Result<(), TicketError> {
+    pub(crate) fn cancel(&self, id: TicketId) -> Result<(), TicketError> {
         self.drive(|state, now| {
             state.tickets.cancel(now, id)?;
             if let Some(call) = state.waiting.remove(&id) {
@@ -111,7 +111,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// If the ticket is unknown or has not had its turn.
-    pub fn release(&self, id: TicketId, latency: Option<Duration>) -> Result<(), TicketError> {
+    pub(crate) fn release(&self, id: TicketId, latency: Option<Duration>) -> Result<(), TicketError> {
         self.drive(|state, now| state.tickets.release(now, id, latency))
     }
 
@@ -163,7 +163,7 @@ impl Scheduler {
 }
 
 /// A ticket whose id its client does not know yet: cancelled on drop until the turn was passed on.
-pub struct AwaitedTicket {
+pub(crate) struct AwaitedTicket {
     scheduler: Arc<Scheduler>,
     id: TicketId,
     has_turn: bool,
@@ -171,7 +171,7 @@ pub struct AwaitedTicket {
 
 impl AwaitedTicket {
     /// Returns the id, for a client that learns of the turn.
-    pub fn take_turn(mut self) -> TicketId {
+    pub(crate) fn take_turn(mut self) -> TicketId {
         self.has_turn = true;
         self.id
     }

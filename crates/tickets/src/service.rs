@@ -18,7 +18,7 @@ use super::generated::{
     CancelTicketRequest, CancelTicketResponse, GetTicketAndWaitResponse, GetTicketRequest, GetTicketResponse,
     Operation, ReleaseTicketRequest, ReleaseTicketResponse, WaitOnTicketRequest, WaitOnTicketResponse,
 };
-use super::scheduler::{Scheduler, Turn};
+use super::scheduler::{Scheduler, TurnReceiver};
 use sherwood_ports::http::{WholeBody, listed, stopped};
 use sherwood_process::buffers::Buffers;
 
@@ -85,7 +85,7 @@ impl TicketService {
     }
 
     /// Waits for a turn, until the lease is over or the node stops.
-    async fn turn(&self, turn: Turn) -> Result<(), Status> {
+    async fn turn(&self, turn: TurnReceiver) -> Result<(), Status> {
         let mut stopping = self.stopping.clone();
         tokio::select! {
             end = turn => match end {

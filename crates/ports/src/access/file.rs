@@ -54,7 +54,11 @@ pub fn refused(what: &'static str, path: &Path, refusal: impl Into<Refusal>) -> 
 }
 
 /// Reads a file that anyone may read.
-pub fn public_bytes(what: &'static str, path: &Path, reader: &mut Reader) -> Result<Vec<u8>, AccessError> {
+pub(crate) fn public_bytes(
+    what: &'static str,
+    path: &Path,
+    reader: &mut Reader,
+) -> Result<Vec<u8>, AccessError> {
     reader.bytes(path, Rules::DEFAULT).map_err(|error| refused(what, path, error))
 }
 

@@ -73,7 +73,7 @@ impl Refusals {
     }
 
     /// Counts a failed TLS handshake.
-    pub fn note_handshake(&self) {
+    pub(crate) fn note_handshake(&self) {
         self.handshakes.fetch_add(1, Relaxed);
     }
 }

@@ -22,8 +22,8 @@ mod passwords;
 mod secrets;
 mod tokens;
 
-pub use file::{AccessError, Refusal};
-pub use file::{public_bytes, refused, secret_bytes};
+pub(crate) use file::public_bytes;
+pub use file::{AccessError, Refusal, refused, secret_bytes};
 pub use guard::{Guard, Refusals};
 pub use passwords::{PasswordFile, UserTenants, Users};
 pub use tokens::Tokens;

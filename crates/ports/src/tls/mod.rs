@@ -98,7 +98,7 @@ impl Tls {
     /// # Errors
     /// Fails when the client does not speak TLS, lacks a required certificate, takes too long, or
     /// disconnects.
-    pub async fn shake_hands(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn shake_hands(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = async {
             if speaks_http(&stream).await? {
                 tell_to_speak_tls(stream).await?;

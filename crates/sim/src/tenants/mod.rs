@@ -48,7 +48,7 @@ mod warm;
 mod within;
 mod world;
 
-pub use policy::{Policy, policies};
+pub use policy::{BASELINE, Policy, policies};
 pub use record::{Measured, Sample, TenantMeasured, TenantSample};
 pub use requests::TenantRequest;
 pub use results::{ByResource, ByTenant, Holdings, Results};

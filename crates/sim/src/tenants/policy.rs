@@ -12,8 +12,8 @@ pub struct Policy {
     pub about: &'static str,
 }
 
-/// The policy that others are judged against.
-pub(super) const BASELINE: &str = "baseline";
+/// Name of the policy that others are judged against.
+pub const BASELINE: &str = "baseline";
 /// The policy under which tenants compete for everything.
 pub(super) const NON_PARTITIONED: &str = "non-partitioned";
 

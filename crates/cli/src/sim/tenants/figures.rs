@@ -1,8 +1,8 @@
 //! Figures of a comparison.
 
-use sherwood_sim::tenants::{ByTenant, Results, Sample};
+use sherwood_sim::tenants::{BASELINE, ByTenant, Results, Sample};
 
-use super::study::{BASELINE, Group};
+use super::study::Group;
 use super::summary::{LEAST, PREDICTED, bound, of_tenant};
 use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Mark, Pen, figure, highest};
 use crate::sim::inputs::distinct;

@@ -33,9 +33,6 @@ pub(in crate::sim) fn policies() -> impl Iterator<Item = &'static str> {
     tenants::policies().iter().map(|policy| policy.name)
 }
 
-/// Policy that the others are judged against.
-pub(super) const BASELINE: &str = "baseline";
-
 /// Runs that differ in their seeds alone.
 pub(super) type Group<'a> = comparison::Group<'a, Results, Observed>;
 /// The finished runs of policies in scenarios.
@@ -56,7 +53,7 @@ impl Study for Subject {
     type Shared = ();
     type Observed = Observed;
 
-    const BASELINE: Option<&str> = Some(BASELINE);
+    const BASELINE: Option<&str> = Some(tenants::BASELINE);
 
     fn name(&self) -> &str {
         &self.name

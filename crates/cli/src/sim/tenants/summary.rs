@@ -1,9 +1,9 @@
 //! Results of policies between tenants, over all seeds, and what is required beside them.
 
 use serde::Serialize;
-use sherwood_sim::tenants::{ByTenant, Results};
+use sherwood_sim::tenants::{BASELINE, ByTenant, Results};
 
-use super::study::{BASELINE, Group};
+use super::study::Group;
 use crate::sim::claims::{Claim, Form};
 use crate::sim::comparison::{Figures, Measure};
 use crate::sim::estimate::Estimate;
