@@ -1,6 +1,6 @@
-//! Rounds of a node's control loop, and the only place that puts a plan in force.
+//! Rounds of a node's control loop. Plans take effect here and nowhere else.
 
-use sherwood_control::{Act, Seen};
+use sherwood_control::{Act, Said, Seen};
 use sherwood_model::{DemandKind, Plan, Rates, ResourceId, ResourceKind, TenantId};
 
 use super::node::{Node, SizedCache};
@@ -15,11 +15,15 @@ impl<F: Family> Simulation<F> {
     }
 
     /// Carries out acts of a node's control loop.
+    ///
+    /// # Panics
+    /// If the loop refused a plan of its own policies, which is a bug.
     pub(crate) fn carry_out(&mut self, node: usize, acts: Vec<Act>) {
         for act in acts {
             match act {
                 Act::Apply(plan) => self.apply(node, plan),
                 Act::FadeCurves if self.family.fades_curves() => self.nodes[node].cache.fade_curves(),
+                Act::Say(Said::Refused(refused)) => panic!("{refused}"),
                 Act::FadeCurves | Act::Say(_) => {}
             }
         }
@@ -29,7 +33,7 @@ impl<F: Family> Simulation<F> {
     /// units.
     ///
     /// # Panics
-    /// If the plan exceeds a total, which is a bug.
+    /// If the plan's budgets exceed the cache's total, which is a bug.
     pub(crate) fn apply(&mut self, node: usize, plan: Plan) {
         let Plan { cache: division, rates, backends } = plan;
         if let Some(rates) = rates {
@@ -59,8 +63,6 @@ impl<F: Family> Simulation<F> {
             let id = ResourceId::from_index(index);
             let each = (0..rates.tenants()).map(|tenant| rates.get(TenantId::from_index(tenant), id));
             let each: Vec<f64> = each.collect();
-            let sum = each.iter().sum::<f64>();
-            assert!(sum <= total * (1.0 + ROUNDING), "rates of {sum} of resource {index}, which has {total}");
             self.set_rate(node, kind, total, if rates.are_common() { &[] } else { &each });
         }
     }
@@ -81,6 +83,3 @@ impl<F: Family> Simulation<F> {
         self.drive(node as u16, backend);
     }
 }
-
-/// Relative difference of sums of rates that counts as rounding.
-const ROUNDING: f64 = 1e-9;
