@@ -11,6 +11,7 @@ use sherwood_model::ReplicaId;
 /// let holders = Holders::Ring { first: ReplicaId(15), copies: 3 };
 /// let of_16 = (0..16).map(ReplicaId).filter(|replica| holders.include(*replica, 16));
 /// assert_eq!(of_16.collect::<Vec<_>>(), [ReplicaId(0), ReplicaId(1), ReplicaId(15)]);
+/// assert!(holders.include(ReplicaId(5), 10), "numbers are counted around the ring");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holders {
@@ -57,7 +58,7 @@ impl Holders {
             Self::All => true,
             Self::One(only) => only == replica,
             Self::Ring { first, copies } => {
-                let after = replica.index() + replicas - first.index().min(replicas);
+                let after = replica.index() + replicas - first.index() % replicas;
                 let after = if after >= replicas { after - replicas } else { after };
                 after < usize::from(copies)
             }
