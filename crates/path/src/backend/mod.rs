@@ -191,22 +191,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
-        self.handle_fetch_from(now, cache, Holders::All, demand, keys, entropy);
-    }
-
-    /// Fetches a query's misses as [`handle_fetch`](Self::handle_fetch) does, but only from the
-    /// replicas that hold the keys.
-    pub fn handle_fetch_from(
-        &mut self,
-        now: Instant,
-        cache: &impl AnswerCache<V>,
-        holders: Holders,
-        demand: &Demand,
-        keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
-        entropy: u64,
-    ) {
         self.advance(now, cache);
-        self.fetch(now, holders, demand, keys, entropy);
+        self.fetch(now, demand, keys, entropy);
         self.keep_answers(now, cache);
     }
 
@@ -226,7 +212,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let mut may_begin = |key: &FetchKey<K>| !dispatch.is_joinable(key) && failed_keys.may_begin(now, key);
         let keys: Vec<_> = keys.into_iter().filter(|(key, _)| may_begin(key)).collect();
         let begun = keys.len();
-        self.fetch(now, Holders::All, demand, keys, entropy);
+        self.fetch(now, demand, keys, entropy);
         self.keep_answers(now, cache);
         begun
     }
@@ -516,21 +502,20 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     fn fetch(
         &mut self,
         now: Instant,
-        holders: Holders,
         demand: &Demand,
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
         if self.options.places_keys() || !self.acknowledged.is_empty() {
-            return self.fetch_where_placed(now, holders, demand, keys, entropy);
+            return self.fetch_where_placed(now, demand, keys, entropy);
         }
         let Self { options, dispatch, fences, .. } = self;
         if !options.replicas_may_lag() {
-            return dispatch.handle_fetch_from(now, holders, demand, keys, entropy);
+            return dispatch.handle_fetch_from(now, Holders::All, demand, keys, entropy);
         }
         let (fenced, settled): (Vec<_>, Vec<_>) =
             keys.into_iter().partition(|(key, _)| fences.is_fenced(&key.key));
-        dispatch.handle_fetch_from(now, holders, demand, settled, entropy);
+        dispatch.handle_fetch_from(now, Holders::All, demand, settled, entropy);
         dispatch.handle_fetch_from(now, Holders::One(PRIMARY), demand, fenced, entropy);
     }
 

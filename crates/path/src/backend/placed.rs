@@ -31,14 +31,13 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     pub(super) fn fetch_where_placed(
         &mut self,
         now: Instant,
-        holders: Holders,
         demand: &Demand,
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
         let mut fetches: Vec<(Holders, PlacedKeys<K, W>)> = Vec::new();
         for (key, waiter) in keys {
-            let holders = self.holders(&key.key, holders);
+            let holders = self.holders(&key.key);
             match fetches.iter_mut().find(|(of, _)| *of == holders) {
                 Some((_, keys)) => keys.push((key, waiter)),
                 None => fetches.push((holders, vec![(key, waiter)])),
@@ -49,15 +48,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
     }
 
-    /// Returns the replicas that may be asked for a key, out of `among` unless that is all.
-    fn holders(&self, key: &K, among: Holders) -> Holders {
+    /// Returns the replicas that may be asked for a key.
+    fn holders(&self, key: &K) -> Holders {
         if let Some(replica) = self.acknowledged.get(key) {
             return Holders::One(*replica);
         }
-        let placed = match among {
-            Holders::All => self.options.placement.holders(key.as_ref()),
-            _ => among,
-        };
+        let placed = self.options.placement.holders(key.as_ref());
         if !self.options.replicas_may_lag() || !self.fences.is_fenced(key) {
             return placed;
         }

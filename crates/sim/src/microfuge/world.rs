@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, ClassUsage, NewItem, Usage};
 use sherwood_control::{AdmissionSeen, CacheSeen, Seen};
-use sherwood_dispatch::{FetchError, Holders, Stats};
+use sherwood_dispatch::{FetchError, Stats};
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId};
 use sherwood_path::{FetchKey, Query, QueryFetch, Staleness, Status, WriteOptions};
 use sherwood_workload::ReadTimes;
 
 use super::clairvoyant::{Clairvoyant, Read};
 use super::clients::{Clients, Drawn};
-use super::key::Key;
+use super::key::{Key, holders};
 use super::policy::{Policy, Scheduling, TIMEOUT};
 use super::results::{Outcome, Recorder, Results, Sample};
 use super::setup::{Setup, SetupError};
@@ -132,10 +132,6 @@ impl Family for MicroFuge {
             }
         }
         is_clairvoyant
-    }
-
-    fn holders(key: &Key) -> Holders {
-        key.holders()
     }
 
     /// In a closed loop, the client of the request sends the next one.
@@ -276,7 +272,7 @@ impl World {
         let Demand { class, deadline: Some(deadline), .. } = *demand else { return };
         let MicroFuge { clairvoyant, times, .. } = &mut self.family;
         let read = Read { key, class, deadline, time: times.of(key.draw), waiters: vec![waiter] };
-        match clairvoyant.accept(self.now, key.holders(), read) {
+        match clairvoyant.accept(self.now, holders(key.as_ref()), read) {
             Some(server) => self.start_clairvoyantly(server),
             None => self.tell(waiter, PARTITION, Err(FetchError::Rejected { expected: deadline - self.now })),
         }

@@ -1,6 +1,6 @@
 //! Fetches: from a node's state machines to servers, and their results back to requests.
 
-use sherwood_dispatch::{FetchError, Holders};
+use sherwood_dispatch::FetchError;
 use sherwood_model::{BackendId, Demand, PartitionId};
 use sherwood_path::{Action, FetchKey, QueryFetch};
 
@@ -19,12 +19,11 @@ impl<F: Family> Simulation<F> {
         // A single replica needs no random number.
         let several = self.servers.replicas(backend) > 1;
         let entropy = if several { rand_core::Rng::next_u64(&mut self.route_draws) } else { 0 };
-        let holders = keys.first().map_or(Holders::All, |(key, _)| F::holders(key));
         let keys =
             keys.into_iter().map(|(key, slot)| (FetchKey { partition, key }, Waiter { request, slot }));
         let Node { cache, machines, .. } = &mut self.nodes[usize::from(node)];
         let machine = &mut machines[backend.index()];
-        machine.handle_fetch_from(self.now, &SizedCache(cache), holders, &demand, keys, entropy);
+        machine.handle_fetch(self.now, &SizedCache(cache), &demand, keys, entropy);
         self.drive(node, backend);
     }
 

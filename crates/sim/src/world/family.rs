@@ -3,7 +3,6 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use sherwood_dispatch::Holders;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, ReplicaId, TenantId};
 use sherwood_path::{FetchKey, Query, QueryFetch, Request, WriteOptions};
 
@@ -64,12 +63,6 @@ pub(crate) trait Family: Sized {
     #[inline]
     fn takes(_: &mut Simulation<Self>, _request: u32, _: &QueryFetch<Self::Key>) -> bool {
         false
-    }
-
-    /// The replicas that hold a key; all keys of a query have the same.
-    #[inline]
-    fn holders(_: &Self::Key) -> Holders {
-        Holders::All
     }
 
     /// Takes in that a node calls a replica of a backend for so many keys.

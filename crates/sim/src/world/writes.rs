@@ -39,25 +39,15 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    /// Sends a write whose turn has come to the replicas that hold its key. The others have nothing
-    /// to write.
+    /// Sends a write whose turn has come to the replicas that hold its key.
     pub(super) fn start_write(&mut self, node: u16, backend: BackendId, write: WriteId) {
-        let Node { cache, machines, .. } = &mut self.nodes[usize::from(node)];
-        let Some(WriteOrder { replicas, key, change, .. }) =
-            machines[backend.index()].take_write(self.now, write)
+        let machine = &mut self.nodes[usize::from(node)].machines[backend.index()];
+        let Some(WriteOrder { replicas, key, change: Change::Put(bytes), .. }) =
+            machine.take_write(self.now, write)
         else {
             return;
         };
-        let Change::Put(bytes) = change else { return };
-        let holders = F::holders(&key);
-        let count = usize::from(self.servers.replicas(backend));
-        let (theirs, others): (Vec<_>, Vec<_>) =
-            replicas.into_iter().partition(|replica| holders.include(*replica, count));
-        for replica in others {
-            let (cache, outcome) = (SizedCache(cache), WriteOutcome::Acknowledged);
-            machines[backend.index()].handle_write_reply(self.now, &cache, write, replica, outcome);
-        }
-        for replica in theirs {
+        for replica in replicas {
             let demand = Demand { kind: DemandKind::Write, ..Demand::default() };
             self.send((node, backend, replica), &demand, Work::Write { write, key, bytes });
         }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use sherwood_cache::{Cache, DeadlineOptions, Options as CacheOptions, Partition, charge};
 use sherwood_control::{Admission, ControlLoop, Levels, Pin};
 use sherwood_model::{DeadlineClasses, Instant, SeededState, TenantId};
-use sherwood_path::{BackendOptions, Rules};
+use sherwood_path::{BackendOptions, Placement, Rules};
 use sherwood_policy::{Controller, Options, by_name};
 use sherwood_workload::ReadTimes;
 
 use super::{BACKEND, MicroFuge, PARTITION, VALUE_BYTES, World};
 use crate::microfuge::clairvoyant::Clairvoyant;
 use crate::microfuge::clients::Clients;
-use crate::microfuge::key::KEY_BYTES;
+use crate::microfuge::key::{KEY_BYTES, holders};
 use crate::microfuge::policy::{Caching, Policy};
 use crate::microfuge::results::Recorder;
 use crate::microfuge::setup::{Setup, SetupError};
@@ -25,6 +25,7 @@ pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
     let hash = SeededState::new(0);
     let cache = cache(setup, &policy, hash)?;
     let options = BackendOptions {
+        placement: Placement::ByKey(holders),
         rules: Rules {
             // Without a cache, nothing that is fetched or written is kept.
             ttl: (policy.caching == Caching::None).then_some(Duration::ZERO),
