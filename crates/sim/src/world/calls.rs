@@ -34,7 +34,8 @@ impl<F: Family> Simulation<F> {
             match action {
                 Action::Call { attempt, replica, keys, demand, .. } => {
                     F::calling(self, node, backend, replica, keys.len() as u32);
-                    self.send((node, backend, replica), &demand, Work::Call { attempt, keys });
+                    let work = Work::Call { attempt, tenant: demand.tenant, keys };
+                    self.send((node, backend, replica), &demand, work);
                 }
                 Action::Probe { replica, .. } => {
                     self.send((node, backend, replica), &Demand::default(), Work::Probe);
@@ -46,9 +47,6 @@ impl<F: Family> Simulation<F> {
                     self.servers.withdraw((node, backend, replica), wanted);
                 }
                 Action::Deliver { key, result, waiters } => {
-                    if let Ok(Some(bytes)) = &result {
-                        self.charge_backend_leg(node, key.partition, (key.as_ref().len(), *bytes));
-                    }
                     for waiter in waiters {
                         self.tell(waiter, key.partition, result.clone());
                     }

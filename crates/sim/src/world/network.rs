@@ -1,7 +1,7 @@
 //! Requests at the gate of tenants' network: they wait until their tenant's debt is paid.
 
 use sherwood_dispatch::DebtWork;
-use sherwood_model::{Instant, Legs, PartitionId, TenantId};
+use sherwood_model::{Instant, Legs, TenantId};
 
 use super::gate::Network;
 use super::{Event, Family, Simulation};
@@ -43,26 +43,14 @@ impl<F: Family> Simulation<F> {
         self.admit(node);
     }
 
-    /// Charges the bytes that a fetched answer, or a write, of a partition takes between node and
-    /// backend, if those count.
+    /// Charges the bytes of keys and values that a call's answer, or a write, of a tenant takes
+    /// between node and backend, if those count.
     #[inline]
-    pub(super) fn charge_backend_leg(
-        &mut self,
-        node: u16,
-        partition: PartitionId,
-        (key, value): (usize, impl Into<u64>),
-    ) {
-        let at = &self.nodes[usize::from(node)];
-        if at.network.as_ref().is_some_and(|network| network.legs == Legs::Both) {
-            let tenant = at.owners[partition.index()].0;
-            self.charge(node, tenant, (key as u64 + value.into()) as f64);
-        }
-    }
-
-    /// Charges a tenant's network bytes beside those of a request's client.
-    fn charge(&mut self, node: u16, tenant: TenantId, bytes: f64) {
-        if let Some(network) = &mut self.nodes[usize::from(node)].network {
-            network.waiting.charge(self.now, tenant, bytes);
+    pub(super) fn charge_backend_leg(&mut self, node: u16, tenant: TenantId, bytes: u64) {
+        if let Some(network) = &mut self.nodes[usize::from(node)].network
+            && network.legs == Legs::Both
+        {
+            network.waiting.charge(self.now, tenant, bytes as f64);
         }
     }
 

@@ -58,8 +58,6 @@ pub(crate) struct Node<K> {
 pub(super) struct PendingWrite {
     pub(super) request: u32,
     pub(super) partition: PartitionId,
-    /// Bytes of key and value.
-    pub(super) bytes: u64,
 }
 
 impl<K> Node<K> {

@@ -1,7 +1,7 @@
 //! Servers behind the backends: a queue in front of the workers of each replica.
 
 use sherwood_dispatch::{AttemptId, QueueOptions, ReplicaQueue};
-use sherwood_model::{BackendId, Instant, ReplicaId};
+use sherwood_model::{BackendId, Instant, ReplicaId, TenantId};
 use sherwood_path::{FetchKey, WriteId};
 
 use crate::slab::Slab;
@@ -22,6 +22,8 @@ pub(crate) struct Job<K> {
 pub(crate) enum Work<K> {
     Call {
         attempt: AttemptId,
+        /// The tenant that pays for the call.
+        tenant: TenantId,
         keys: Vec<FetchKey<K>>,
     },
     Probe,

@@ -60,13 +60,16 @@ impl<F: Family> Simulation<F> {
         let Node { cache, machines, .. } = &mut self.nodes[usize::from(node)];
         let machine = &mut machines[backend.index()];
         match work {
-            Work::Call { attempt, keys } => {
+            Work::Call { attempt, tenant, keys } => {
                 // The keys are filled next.
                 cache.prefetch(keys.iter().map(|key| (key.partition, key.as_ref())));
                 let family = &mut self.family;
                 let read = |key| Some(family.read(backend, replica, sent, &key));
-                let sizes = keys.into_iter().map(read).collect();
+                let key_bytes: usize = keys.iter().map(|key| key.as_ref().len()).sum();
+                let sizes: Vec<_> = keys.into_iter().map(read).collect();
+                let bytes = key_bytes as u64 + sizes.iter().flatten().copied().map(u64::from).sum::<u64>();
                 machine.handle_reply(self.now, &SizedCache(cache), attempt, Reply::Ok(sizes));
+                self.charge_backend_leg(node, tenant, bytes);
             }
             Work::Write { write, key, bytes } => {
                 self.family.stored(self.now, backend, replica, key, bytes);

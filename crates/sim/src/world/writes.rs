@@ -23,9 +23,9 @@ impl<F: Family> Simulation<F> {
         let Node { cache, machines, writes, .. } = &mut self.nodes[usize::from(node)];
         let write = machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
         if let Some(request) = request {
-            let bytes = key.as_ref().len() as u64 + u64::from(bytes);
-            writes.insert((backend, write), PendingWrite { request, partition, bytes });
+            writes.insert((backend, write), PendingWrite { request, partition });
         }
+        self.charge_backend_leg(node, options.tenant, key.as_ref().len() as u64 + u64::from(bytes));
         self.drive(node, backend);
         Ok(())
     }
@@ -34,7 +34,7 @@ impl<F: Family> Simulation<F> {
     pub(super) fn write_for(&mut self, request: u32, node: u16, asked: AskedWrite<F::Key>) {
         let (backend, partition) = (asked.backend, asked.partition);
         if let Err(refused) = self.begin_write(node, asked, Some(request)) {
-            let pending = PendingWrite { request, partition, bytes: 0 };
+            let pending = PendingWrite { request, partition };
             self.end_part(pending, backend, |client| F::refused(client, retry_in(&refused)));
         }
     }
@@ -64,9 +64,6 @@ impl<F: Family> Simulation<F> {
             }
         }
         let Some(pending) = self.nodes[usize::from(node)].writes.remove(&(backend, ended)) else { return };
-        if is_acknowledged {
-            self.charge_backend_leg(node, pending.partition, (0, pending.bytes));
-        }
         self.end_part(pending, backend, |client| {
             if !is_acknowledged {
                 F::write_failed(client);
