@@ -289,6 +289,9 @@ impl World {
     ///
     /// # Errors
     /// When the backend's machine refuses the write.
+    ///
+    /// # Panics
+    /// If there is no such server or partition.
     pub fn write(
         &mut self,
         server: usize,
@@ -299,7 +302,9 @@ impl World {
         let (tenant, backend) = self.family.partitions.pair(partition);
         let options = WriteOptions { tenant, ..WriteOptions::default() };
         let write = AskedWrite { backend, partition, key: Key::new(object), bytes, options };
-        self.begin_write(server as u16, write, None)
+        self.begin_write(server as u16, write)?;
+        self.drive(server as u16, backend);
+        Ok(())
     }
 
     /// Returns the mean allocation of each backend in the measurement so far over the servers, in

@@ -11,31 +11,31 @@ use super::servers::Work;
 use super::{Live, Simulation};
 
 impl<F: Family> Simulation<F> {
-    /// Begins a write at a node, of a request if one waits for it.
+    /// Hands a write to its state machine at a node, which the caller then [drives](Self::drive).
     pub(crate) fn begin_write(
         &mut self,
         node: u16,
         asked: AskedWrite<F::Key>,
-        request: Option<u32>,
-    ) -> Result<(), WriteRefused> {
+    ) -> Result<WriteId, WriteRefused> {
         let AskedWrite { backend, partition, key, bytes, options } = asked;
         let write = Write { key, change: Change::Put(bytes), partition: Some(partition), options };
-        let Node { cache, machines, writes, .. } = &mut self.nodes[usize::from(node)];
+        let Node { cache, machines, .. } = &mut self.nodes[usize::from(node)];
         let write = machines[backend.index()].handle_write(self.now, &SizedCache(cache), write)?;
-        if let Some(request) = request {
-            writes.insert((backend, write), PendingWrite { request, partition });
-        }
         self.charge_backend_leg(node, options.tenant, key.as_ref().len() as u64 + u64::from(bytes));
-        self.drive(node, backend);
-        Ok(())
+        Ok(write)
     }
 
     /// Begins a write of a request, which ends at once if it is refused.
     pub(super) fn write_for(&mut self, request: u32, node: u16, asked: AskedWrite<F::Key>) {
-        let (backend, partition) = (asked.backend, asked.partition);
-        if let Err(refused) = self.begin_write(node, asked, Some(request)) {
-            let pending = PendingWrite { request, partition };
-            self.end_part(pending, backend, |client| F::refused(client, retry_in(&refused)));
+        let (backend, pending) = (asked.backend, PendingWrite { request, partition: asked.partition });
+        match self.begin_write(node, asked) {
+            Ok(write) => {
+                self.nodes[usize::from(node)].writes.insert((backend, write), pending);
+                self.drive(node, backend);
+            }
+            Err(refused) => {
+                self.end_part(pending, backend, |client| F::refused(client, retry_in(&refused)));
+            }
         }
     }
 
