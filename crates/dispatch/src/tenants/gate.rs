@@ -116,11 +116,12 @@ impl Charged for TenantGate {
 
     fn expected_start(&self, now: Instant, id: TenantId, own_units: f64, all_units: f64) -> Instant {
         let Gate { rates, .. } = &*self.lock();
-        if id.index() >= rates.len() || rates.is_lending(now) {
+        if id.index() >= rates.len() {
             return now;
         }
         let before = if rates.is_common() { all_units } else { own_units };
-        rates.paid_at(id).max(now) + rates.time_of(id, before)
+        let paid_at = rates.paid_at(id).max(now) + rates.time_of(id, before);
+        rates.lent_at().map_or(paid_at, |lent_at| lent_at.max(now).min(paid_at))
     }
 
     fn note_waiting(&self, id: TenantId, waits: bool) {

@@ -149,6 +149,24 @@ fn work_is_refused_at_once_if_those_before_it_take_too_long() {
 }
 
 #[test]
+fn work_may_wait_for_lent_units_that_come_before_its_debt_is_paid() {
+    let gate = Arc::new(TenantGate::new(2, true));
+    gate.set_rates(at(500), 100_000.0, &[1_000.0, 99_000.0]);
+    let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+    let now = at(1_000);
+    gate.charge(now, T0, 10_000.0);
+    assert!(gate.expected_start(now, T0, 0.0, 0.0) > now, "the total is used for now");
+    // The tenant's own rate pays in 10 s; the total of both has units again in 90 ms.
+    let work = DebtWork { units: 100.0, latest: at(3_000) };
+    assert!(queues.enter(now, T0, work, || ()).unwrap().is_some());
+    assert_eq!(queues.next_timeout(), Some(at(1_090)));
+    assert_eq!(queues.start_next(at(1_090)), Some((T0, ())));
+    assert_eq!(gate.used(T0).lent_units, 100.0);
+    // The owner of the other units has no debt.
+    assert_eq!(queues.enter(at(1_090), T1, work, || ()), Ok(None));
+}
+
+#[test]
 fn work_that_may_not_wait_or_exceeds_the_bound_is_refused() {
     let gate = gate(2, 2_000.0, &[1_000.0, 1_000.0]);
     let now = at(1_000);
