@@ -107,7 +107,8 @@ impl TenantNetwork {
         if !requests.are_watched {
             requests.are_watched = true;
             tokio::spawn(Arc::clone(self).watch());
-        } else if requests.waiting.next_timeout() < before {
+        } else if before.is_none() || requests.waiting.next_timeout() < before {
+            // The task may sleep until the time of requests that have gone, so that none waited.
             self.earlier.notify_one();
         }
         Ok(Some(Place { network: self, place, start }))
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!((first.as_mut().now_or_never(), second.as_mut().now_or_never()), (None, None));
         assert_eq!(network.used(TENANT).waiting, 2);
         pass(nanos, Duration::from_millis(500));
-        // Whoever looks begins the one that came first.
+        // The request that came first begins.
         network.start_paid();
         assert_eq!(second.as_mut().now_or_never(), None, "the first has left a debt");
         assert_eq!(first.as_mut().now_or_never(), Some(Ok(())));
@@ -239,6 +240,20 @@ mod tests {
         network.start_paid();
         assert_eq!(next.as_mut().now_or_never(), Some(Ok(())));
         assert_eq!(network.used(TENANT).own_units, 511.0);
+    }
+
+    #[tokio::test]
+    async fn request_after_one_that_has_gone_wakes_the_task_that_starts_it() {
+        let (nanos, network) = network(OverRate::Wait);
+        let _ = network.admit(TENANT, 210, Instant::NEVER).now_or_never();
+        let gone = network.enter(TENANT, 1, Instant::NEVER).unwrap().expect("the tenant is in debt");
+        pass(nanos, Duration::from_millis(190));
+        drop(gone);
+        assert!(network.requests().are_watched && network.requests().waiting.is_empty());
+        assert_eq!(network.earlier.notified().now_or_never(), None);
+        let next = network.enter(TENANT, 1, Instant::NEVER).unwrap();
+        assert!(next.is_some(), "10 ms of the debt are left");
+        assert_eq!(network.earlier.notified().now_or_never(), Some(()));
     }
 
     #[tokio::test]
