@@ -34,17 +34,16 @@ impl Unpaid {
     }
 
     /// Charges a tenant what its clients of this thread have exchanged since the last charge.
-    /// Returns the time at which its debt is paid, if it is in debt then.
     pub(super) fn charge(
         &mut self,
         now: Instant,
         (slot, tenant): (TenantSlot, TenantId),
         counters: &Counters,
-    ) -> Option<Instant> {
+    ) {
         let exchanged = counters.exchanged();
         let charged = &mut self.charged[slot.index()];
         let bytes = exchanged.wrapping_sub(std::mem::replace(charged, exchanged));
-        self.waiting.charge(now, tenant, bytes as f64)
+        self.waiting.charge(now, tenant, bytes as f64);
     }
 
     /// Has a client wait for its turn, behind all of its tenant's that wait, if the tenant is in
@@ -126,7 +125,17 @@ mod tests {
             None
         }
 
+        fn expected_start(&self, now: Instant, _: TenantId, _: f64, _: f64) -> Instant {
+            now
+        }
+
+        fn is_shared(&self, _: Instant, _: TenantId) -> bool {
+            false
+        }
+
         fn note_waiting(&self, _: TenantId, _: bool) {}
+
+        fn note_refused(&self, _: TenantId) {}
     }
 
     fn unpaid() -> (Arc<Charges>, Unpaid) {
@@ -142,7 +151,17 @@ mod tests {
             Some(now + Duration::from_secs(86_400))
         }
 
+        fn expected_start(&self, now: Instant, _: TenantId, _: f64, _: f64) -> Instant {
+            now
+        }
+
+        fn is_shared(&self, _: Instant, _: TenantId) -> bool {
+            false
+        }
+
         fn note_waiting(&self, _: TenantId, _: bool) {}
+
+        fn note_refused(&self, _: TenantId) {}
     }
 
     #[test]
@@ -160,12 +179,12 @@ mod tests {
     #[test]
     fn tenant_of_a_login_pays_for_the_turn_of_the_login() {
         let (charges, mut unpaid) = unpaid();
-        let [nobody, someone] = [Counters::default(), Counters::default()];
+        let [before_login, after_login] = [Counters::default(), Counters::default()];
         let [slot, other] = [TenantSlot::default(), TenantSlot(1)];
-        nobody.add(Count::BytesRead, 70);
+        before_login.add(Count::BytesRead, 70);
         unpaid.transfer(slot, other, 50);
-        unpaid.charge(Instant::ZERO, (other, TenantId(7)), &someone);
-        unpaid.charge(Instant::ZERO, (slot, TenantId(0)), &nobody);
+        unpaid.charge(Instant::ZERO, (other, TenantId(7)), &after_login);
+        unpaid.charge(Instant::ZERO, (slot, TenantId(0)), &before_login);
         assert_eq!(*charges.0.lock().unwrap(), [(7, 50), (0, 20)]);
     }
 }

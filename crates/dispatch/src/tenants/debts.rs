@@ -124,15 +124,15 @@ impl<T> DebtQueues<T> {
         }
     }
 
-    /// Charges a tenant units that its work has used. Returns the time at which its debt is paid;
-    /// none if it is in no debt.
-    pub fn charge(&self, now: Instant, tenant: TenantId, units: f64) -> Option<Instant> {
-        self.rates.charge(now, tenant, units)
+    /// Charges a tenant units that its work has used.
+    pub fn charge(&self, now: Instant, tenant: TenantId, units: f64) {
+        self.rates.charge(now, tenant, units);
     }
 
     /// Starts a tenant's work and charges its units, and returns none; or has it wait behind all
     /// that waits of the same tenant, if the tenant is in debt or something of it waits, and
-    /// returns its place. Only work that waits is made.
+    /// returns its place. It also waits behind work of others that may start already, if it would
+    /// take their units. Only work that waits is made.
     ///
     /// # Errors
     /// If the work would have to wait and may not, or not for so long, or too much waits.
@@ -146,7 +146,7 @@ impl<T> DebtQueues<T> {
         let paid_at = self.rates.charge(now, tenant, 0.0);
         let (waiting, own_units) =
             self.tenants.get(&tenant).map_or((0, 0.0), |queue| (queue.waiting, queue.units));
-        if paid_at.is_none() && waiting == 0 {
+        if paid_at.is_none() && waiting == 0 && !self.passes_others(now, tenant) {
             self.start(now, tenant, units);
             return Ok(None);
         }
@@ -154,6 +154,11 @@ impl<T> DebtQueues<T> {
         self.check(now, waiting, starts_at, latest).inspect_err(|_| self.rates.note_refused(tenant))?;
         let due = paid_at.unwrap_or(now).min(now + LOOK_AGAIN);
         Ok(Some(self.hold(tenant, due, Held { work: work(), units })))
+    }
+
+    /// Returns true if work of a tenant that starts now takes units of work that may start before.
+    fn passes_others(&self, now: Instant, tenant: TenantId) -> bool {
+        self.next_timeout().is_some_and(|due| due <= now) && self.rates.is_shared(now, tenant)
     }
 
     /// Returns the refusal of work that may not wait until `starts_at` beside `waiting` others of
@@ -205,7 +210,8 @@ impl<T> DebtQueues<T> {
     pub fn refuse(&mut self, now: Instant, place: DebtPlace) -> Option<TenantRefusal> {
         self.take(place)?;
         self.rates.note_refused(place.tenant);
-        let starts_in = self.rates.expected_start(now, place.tenant, 0.0, 0.0) - now;
+        let own_units = self.tenants.get(&place.tenant).map_or(0.0, |queue| queue.units);
+        let starts_in = self.rates.expected_start(now, place.tenant, own_units, self.units) - now;
         Some(TenantRefusal::TooLate { starts_in })
     }
 
@@ -248,7 +254,7 @@ impl<T> DebtQueues<T> {
     /// Charges work that starts.
     fn start(&self, now: Instant, tenant: TenantId, units: f64) {
         if units > 0.0 {
-            self.rates.charge(now, tenant, units);
+            self.charge(now, tenant, units);
         }
     }
 

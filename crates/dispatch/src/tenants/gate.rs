@@ -15,18 +15,17 @@ pub trait Charged: Send + Sync {
 
     /// Returns the time at which work of a tenant would start behind other work of `own_units` of
     /// the tenant, which is a part of the `all_units` of all tenants.
-    fn expected_start(&self, now: Instant, tenant: TenantId, own_units: f64, all_units: f64) -> Instant {
-        let _ = (tenant, own_units, all_units);
-        now
-    }
+    fn expected_start(&self, now: Instant, tenant: TenantId, own_units: f64, all_units: f64) -> Instant;
+
+    /// Returns true if work of a tenant that starts now takes units for which other tenants may
+    /// wait: one rate pays for all, or the tenant is in debt and units are lent to it.
+    fn is_shared(&self, now: Instant, tenant: TenantId) -> bool;
 
     /// Counts work of a tenant that begins to wait, or that waits no longer.
     fn note_waiting(&self, tenant: TenantId, waits: bool);
 
     /// Counts work of a tenant that was refused.
-    fn note_refused(&self, tenant: TenantId) {
-        let _ = tenant;
-    }
+    fn note_refused(&self, tenant: TenantId);
 }
 
 /// The rates at which tenants use a resource that is charged after each use.
@@ -124,6 +123,11 @@ impl Charged for TenantGate {
         rates.lent_at().map_or(paid_at, |lent_at| lent_at.max(now).min(paid_at))
     }
 
+    fn is_shared(&self, now: Instant, id: TenantId) -> bool {
+        let Gate { rates, .. } = &*self.lock();
+        id.index() < rates.len() && (rates.is_common() || rates.paid_at(id) > now)
+    }
+
     fn note_waiting(&self, id: TenantId, waits: bool) {
         if let Some(held) = self.lock().held.get_mut(id.index()) {
             held.waiting = if waits { held.waiting + 1 } else { held.waiting.saturating_sub(1) };
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn units_that_nobody_uses_are_lent_and_add_no_debt() {
+    fn unused_units_are_lent_and_add_no_debt() {
         let gate = gate(true, &[10_000.0, 30_000.0]);
         use_all(&gate, &[T0], 100.0);
         let TenantUse { own_units, lent_units, .. } = gate.used(T0);

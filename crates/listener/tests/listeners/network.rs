@@ -49,6 +49,14 @@ impl Charged for Debts {
         Some(now + Duration::from_millis(1))
     }
 
+    fn expected_start(&self, now: Instant, _: TenantId, _: f64, _: f64) -> Instant {
+        now
+    }
+
+    fn is_shared(&self, _: Instant, _: TenantId) -> bool {
+        false
+    }
+
     fn note_waiting(&self, _: TenantId, waits: bool) {
         if waits {
             self.waiting.fetch_add(1, SeqCst)
@@ -56,6 +64,8 @@ impl Charged for Debts {
             self.waiting.fetch_sub(1, SeqCst)
         };
     }
+
+    fn note_refused(&self, _: TenantId) {}
 }
 
 fn start(debts: &Arc<Debts>) -> Server {

@@ -47,5 +47,15 @@ impl Charged for SimulatedRates {
         (state.paid_at > now).then_some(state.paid_at)
     }
 
+    fn expected_start(&self, now: Instant, _: TenantId, _: f64, _: f64) -> Instant {
+        now
+    }
+
+    fn is_shared(&self, _: Instant, _: TenantId) -> bool {
+        false
+    }
+
     fn note_waiting(&self, _: TenantId, _: bool) {}
+
+    fn note_refused(&self, _: TenantId) {}
 }

@@ -82,8 +82,8 @@ impl Placement {
 ///
 /// A write that is acknowledged goes on until every replica has answered or its timeout is over.
 /// Until then its key is asked for at the replica that has answered last. If another replica has
-/// failed by the end, it keeps the older value, and later reads may return that: whoever chooses
-/// `First` or `Majority` has to repair such replicas.
+/// failed by the end, it keeps the older value, and later reads may return that: such replicas have
+/// to be repaired with `First` and `Majority`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
     /// A single replica has made the write.

@@ -34,7 +34,17 @@ impl Charged for Debts {
         Some(self.paid_at.lock().unwrap()[tenant.index()]).filter(|paid_at| *paid_at > now)
     }
 
+    fn expected_start(&self, now: Instant, _: TenantId, _: f64, _: f64) -> Instant {
+        now
+    }
+
+    fn is_shared(&self, _: Instant, _: TenantId) -> bool {
+        false
+    }
+
     fn note_waiting(&self, _: TenantId, _: bool) {}
+
+    fn note_refused(&self, _: TenantId) {}
 }
 
 /// Queues in front of debts that are paid at these milliseconds.
@@ -164,6 +174,55 @@ fn work_may_wait_for_lent_units_that_come_before_its_debt_is_paid() {
     assert_eq!(gate.used(T0).lent_units, 100.0);
     // The owner of the other units has no debt.
     assert_eq!(queues.enter(at(1_090), T1, work, || ()), Ok(None));
+}
+
+#[test]
+fn work_that_would_take_the_units_of_waiting_work_starts_behind_it() {
+    let work = DebtWork { units: 10.0, ..NEVER };
+    let common = || gate(3, 1_000.0, &[]);
+    let lending = || {
+        let gate = Arc::new(TenantGate::new(3, true));
+        gate.set_rates(at(500), 1_000.0, &[100.0, 100.0, 800.0]);
+        gate
+    };
+    for gate in [common(), lending()] {
+        let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+        let now = at(1_000);
+        [T0, T1].into_iter().for_each(|tenant| _ = gate.charge(now, tenant, 100.0));
+        hold(&mut queues, now, T1, "first");
+        let now = queues.next_timeout().expect("it waits");
+        assert_eq!(gate.charge(now, T0, 0.0), None, "units are there for one of the two");
+        let second = queues.enter(now, T0, work, || "second");
+        assert!(second.unwrap().is_some());
+        assert_eq!(queues.start_next(now), Some((T1, "first")));
+        assert_eq!(queues.start_next(now), Some((T0, "second")));
+        assert_eq!(queues.enter(now + LOOK_AGAIN, T0, work, || "third"), Ok(None));
+    }
+    // A tenant without debt takes no units of others.
+    let gate = lending();
+    let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+    gate.charge(at(1_000), T1, 100.0);
+    hold(&mut queues, at(1_000), T1, "waits");
+    let now = queues.next_timeout().expect("it waits");
+    assert_eq!(queues.enter(now, T0, work, || "owner"), Ok(None));
+}
+
+#[test]
+fn work_that_is_refused_late_is_told_of_what_waits_before_it() {
+    for (each, starts_in) in [(&[1_000.0, 1_000.0][..], 200), (&[][..], 510)] {
+        let gate = gate(2, 1_000.0, each);
+        let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
+        gate.charge(at(1_000), T0, 10.0);
+        gate.charge(at(1_000), T0, 100.0);
+        gate.charge(at(1_000), T1, 10.0);
+        let place = hold(&mut queues, at(1_000), T0, ());
+        for (tenant, units) in [(T0, 100.0), (T1, 300.0)] {
+            let work = DebtWork { units, ..NEVER };
+            _ = queues.enter(at(1_000), tenant, work, || ());
+        }
+        let refusal = TenantRefusal::TooLate { starts_in: Duration::from_millis(starts_in) };
+        assert_eq!(queues.refuse(at(1_000), place), Some(refusal));
+    }
 }
 
 #[test]
