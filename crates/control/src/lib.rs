@@ -17,8 +17,9 @@
 //!
 //! A driver that observes late skips the rounds that it missed. One that never does leaves the last
 //! plan in force. A time that is not later than the last one, or an observation that is not newer,
-//! moves nothing. A proposal that is no division of the totals is refused and reported, and one
-//! that the driver cannot apply is taken back.
+//! moves nothing. A proposal that is no division of the totals is refused and reported, by the
+//! level between tenants for what its policy answers and by the loop for every plan; one that the
+//! driver cannot apply is taken back.
 
 mod act;
 mod acts;
