@@ -68,7 +68,11 @@ pub struct Merged {
     pub shadow_hits: Option<u64>,
 }
 
-/// Merges reports, decision by decision.
+/// Most nodes without a report whose look-ups are kept.
+const ABSENT_MAX: usize = 1_024;
+
+/// Merges reports, decision by decision. Nodes may miss any number of merges, unless more than
+/// 1,024 do, whose next reports are then first ones.
 #[derive(Clone, Debug, Default)]
 pub struct Merger {
     last: LookUps,
@@ -78,6 +82,12 @@ pub struct Merger {
 pub type LookUps = BTreeMap<String, BTreeMap<String, u64>>;
 
 impl Merger {
+    /// Returns a merger that knows a node since before its first look-up, which is then counted.
+    #[must_use]
+    pub fn of_new(node: &str) -> Self {
+        Self { last: [(node.to_owned(), BTreeMap::new())].into() }
+    }
+
     /// Merges the reports of nodes whose caches have `total_bytes` each; see [`merge`].
     pub fn merge(
         &mut self,
@@ -91,14 +101,20 @@ impl Merger {
             let each = report.partitions.iter().map(|(name, cache)| (name.clone(), cache.look_ups()));
             (report.node.clone(), each.collect())
         };
-        self.last = by_node(reports).into_values().map(of).collect();
+        let reports = by_node(reports);
+        self.last.extend(reports.values().copied().map(of));
+        if self.last.len() > reports.len() + ABSENT_MAX {
+            self.last.retain(|node, _| reports.contains_key(node.as_str()));
+        }
         merged
     }
 }
 
 /// Merges the reports of nodes whose caches have `total_bytes` each, after the look-ups up to the
-/// `last` merge. The order of reports has no effect; of several reports of a node, the one with
-/// most look-ups counts. Of nothing it makes zeros. O(n log n) for n points of all curves.
+/// `last` merge. A node that is not among those has no look-ups since: how old its first ones are
+/// is unknown. The order of nodes has no effect; of several reports of a node, the one with most
+/// look-ups counts, and the first of equal ones. Of nothing it makes zeros. O(n log n) for n points
+/// of all curves.
 #[must_use]
 pub fn merge(
     names: MergedNames<'_>,
@@ -110,8 +126,9 @@ pub fn merge(
     let reports = by_node(reports);
     let partition = |name: &&str| {
         let each = reports.values().filter_map(|report| {
-            let before = last.get(&report.node).and_then(|before| before.get(*name)).copied().unwrap_or(0);
-            Some((report.partitions.get(*name)?, before))
+            let cache = report.partitions.get(*name)?;
+            let before = last.get(&report.node).map(|before| before.get(*name).copied().unwrap_or(0));
+            Some((cache, before.unwrap_or(cache.look_ups())))
         });
         merged(each, needs, total_bytes)
     };
@@ -218,6 +235,7 @@ mod tests {
     #[test]
     fn look_ups_and_shadow_hits_are_summed_and_curves_averaged_by_look_ups() {
         let mut merger = Merger::default();
+        merged_by(&mut merger, &["n1", "n2"].map(|node| report(node, "a", 0, 0, &[(100, 0.5)])));
         // One node would find half of what it looks up with 100 bytes more, the other nothing.
         let (steep, flat) = (&[(100, 0.5), (200, 0.0)][..], &[(100, 0.5), (200, 0.5)][..]);
         let mut merge = |hits, misses| {
@@ -234,6 +252,30 @@ mod tests {
         // A node that starts anew.
         let third = &merge(0, 4).partitions[0];
         assert_eq!((third.misses, third.shadow_hits), (54, Some(0)));
+    }
+
+    #[test]
+    fn look_ups_since_are_those_after_a_nodes_last_report_and_none_at_its_first() {
+        let found = |merger: &mut Merger, reports: &[Report]| {
+            merged_by(merger, reports).partitions[0].shadow_hits.unwrap_or(0)
+        };
+        let of = |node: &str, misses| report(node, "a", 0, misses, &[(100, 1.0), (200, 0.0)]);
+        let mut merger = Merger::default();
+        assert_eq!(found(&mut merger, &[of("n1", 100), of("n2", 100)]), 0, "first reports");
+        assert_eq!(found(&mut merger, &[of("n2", 110)]), 10, "n1 is absent");
+        assert_eq!(found(&mut merger, &[of("n1", 105), of("n2", 110)]), 5);
+        assert_eq!(found(&mut Merger::of_new("n1"), &[of("n1", 7)]), 7, "known from the start");
+        let many: Vec<_> = (0..=ABSENT_MAX).map(|node| of(&format!("other{node}"), 1)).collect();
+        merged_by(&mut merger, &many);
+        assert_eq!(merger.last.len(), ABSENT_MAX + 3);
+        merged_by(&mut merger, &[of("n1", 106)]);
+        assert_eq!(merger.last.len(), 1, "too many were absent");
+    }
+
+    #[test]
+    fn first_of_a_nodes_reports_with_as_many_look_ups_counts() {
+        let reports = [report("n1", "a", 4, 6, &[]), report("n1", "a", 6, 4, &[])];
+        assert_eq!(merged_by(&mut Merger::default(), &reports).partitions[0].hits, 4);
     }
 
     #[test]
@@ -262,7 +304,11 @@ mod tests {
     }
 
     fn reports_and_shuffled() -> impl Strategy<Value = (Vec<Report>, Vec<Report>)> {
-        let reports = proptest::collection::vec(any_report(), 0..8);
+        let reports = proptest::collection::vec(any_report(), 0..8).prop_map(|mut reports| {
+            let mut seen = std::collections::BTreeSet::new();
+            reports.retain(|report| seen.insert((report.node.clone(), report.look_ups())));
+            reports
+        });
         reports.prop_flat_map(|reports| (Just(reports.clone()), Just(reports).prop_shuffle()))
     }
 
