@@ -311,6 +311,9 @@ impl ControlLoop {
         if let Some(decision) = round.decision {
             self.acts.say(Said::Tenants(decision), Round::Tenants);
         }
+        if let Some(fault) = round.refused {
+            self.refuse(PlanFault::Tenants(fault), Round::Tenants);
+        }
     }
 }
 

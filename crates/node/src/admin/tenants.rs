@@ -149,7 +149,7 @@ fn divide(core: &Core, asked: WhatIf) -> Result<Json<DivisionView>, Problem> {
         added.check(&path, setup).map_err(|error| Problem::unprocessable(error).with("path", path))
     };
     let added: Vec<_> = add.into_iter().enumerate().map(checked).collect::<Result<_, Problem>>()?;
-    let (terms, division) = levels.what_if(&weights, added).map_err(|error| refused(&error))?;
+    let (terms, division) = levels.what_if(&weights, added).map_err(|error| refused_change(&error))?;
     Ok(Json(levels.division_view(&terms, &division)))
 }
 

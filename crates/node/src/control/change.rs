@@ -4,7 +4,7 @@ use serde_json::json;
 use sherwood_config::TermsError;
 use sherwood_control::OneLevelOnly;
 use sherwood_model::TenantId;
-use sherwood_policy::tenants::{TenantPolicy, TenantPolicyError, TenantTerms};
+use sherwood_policy::tenants::{DivisionFault, TenantPolicy, TenantPolicyError, TenantTerms};
 use sherwood_policy::{GuardOptions, OptionsError, Policy, PolicyError, TwoLevelsError, by_name};
 
 use super::Control;
@@ -48,6 +48,9 @@ pub(crate) enum ChangeError {
     /// The terms of tenants are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
+    /// The policy's answer is no division of the totals.
+    #[error("what {policy} proposed was refused, and nothing has changed: {fault}")]
+    Division { policy: &'static str, fault: DivisionFault },
     /// The total is too small for the policies' options.
     #[error(transparent)]
     Options(#[from] OptionsError),

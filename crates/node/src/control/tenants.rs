@@ -13,6 +13,7 @@ use sherwood_policy::tenants::{
 };
 use sherwood_policy::{Controller, Options, Policy, TwoLevels, TwoLevelsError};
 
+use super::change::ChangeError;
 use crate::names::Names;
 use crate::tenants::TenantCounters;
 
@@ -205,12 +206,12 @@ impl<'a> TenantLevels<'a> {
     /// Returns the division that the policy finds with other weights and with more tenants.
     ///
     /// # Errors
-    /// As those of [`changed_terms`](Self::changed_terms).
+    /// As those of [`changed_terms`](Self::changed_terms), and if what the policy finds is refused.
     pub(crate) fn what_if(
         self,
         weights: &[(TenantId, f64)],
         added: Vec<(TenantTerms, TenantSeen)>,
-    ) -> Result<(Vec<TenantTerms>, Division), TermsError> {
+    ) -> Result<(Vec<TenantTerms>, Division), ChangeError> {
         let mut terms = self.levels.between().terms().to_vec();
         for &(tenant, weight) in weights {
             self.setup().check_weighted(tenant)?;
@@ -219,7 +220,10 @@ impl<'a> TenantLevels<'a> {
         let (more, seen): (Vec<_>, Vec<_>) = added.into_iter().unzip();
         let total_bytes = self.levels.between().total().bytes;
         let terms = self.setup().rebased(total_bytes, terms, &more)?;
-        let division = self.levels.between().what_if(&terms, &seen);
+        let between = self.levels.between();
+        let policy = between.policy().name();
+        let division = between.what_if(&terms, &seen);
+        let division = division.map_err(|fault| ChangeError::Division { policy, fault })?;
         Ok((terms, division))
     }
 

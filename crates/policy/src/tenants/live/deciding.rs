@@ -11,9 +11,8 @@ use super::watch::Frozen;
 use super::{
     Member, TenantController, TenantDecision, TenantKept, TenantObservation, TenantPartition, TenantResource,
 };
-use crate::tenants::baseline::Baseline;
 use crate::tenants::words::{outcome, trade_sentence};
-use crate::tenants::{Division, Share, TenantPolicy, TenantSeen, TenantTerms, Tenants};
+use crate::tenants::{Division, DivisionFault, Share, TenantSeen, TenantTerms, Tenants};
 
 /// Normalized throughput that counts as equal.
 const ROUNDING: f64 = 1e-6;
@@ -102,6 +101,7 @@ impl TenantController {
                     rates: decision.division.rates.clone(),
                     policy: self.policy.clone(),
                     careful: self.policy.keeps_baselines(),
+                    is_refused: false,
                 };
                 self.forced = false;
             }
@@ -139,10 +139,11 @@ impl TenantController {
     }
 
     /// Returns the division that the policy finds for other terms of the same tenants, and for more
-    /// tenants, whose baselines and floors follow from the terms after those; their baselines if
-    /// the policy finds none of the totals.
-    #[must_use]
-    pub fn what_if(&self, terms: &[TenantTerms], added: &[TenantSeen]) -> Division {
+    /// tenants, whose baselines and floors follow from the terms after those.
+    ///
+    /// # Errors
+    /// What the policy finds is no division of the totals among these tenants.
+    pub fn what_if(&self, terms: &[TenantTerms], added: &[TenantSeen]) -> Result<Division, DivisionFault> {
         let bases = super::bases_of(&self.total, terms);
         let salt = self.options.salt;
         let seen = bases.iter().zip(terms).enumerate().filter_map(|(index, (base, terms))| {
@@ -155,7 +156,8 @@ impl TenantController {
         let kinds = self.resources.iter().map(|resource| resource.kind).collect();
         let tenants = Tenants::new(kinds, self.total.clone(), seen.collect());
         let division = self.policy.clone().divide(&tenants);
-        if division.check(&tenants).is_ok() { division } else { Baseline.divide(&tenants) }
+        division.check(&tenants)?;
+        Ok(division)
     }
 
     /// Ends the period that is watched, if it is over. True if a tenant has been below its baseline
@@ -254,8 +256,9 @@ impl TenantController {
         division.trades.iter().map(sentence).collect()
     }
 
-    /// Makes the next step towards the goal; false if nothing changed.
-    pub(super) fn step(&mut self, now: Instant) -> bool {
+    /// Makes the next step towards the goal; false if nothing changed. Returns the fault of the
+    /// policy's rates as well, if the step before had none.
+    pub(super) fn step(&mut self, now: Instant) -> (bool, Option<DivisionFault>) {
         self.steps_at = now + self.options.step;
         let members = self.members.iter().zip(self.goal.tenants.base_throughput());
         let states: Vec<State> = members
@@ -264,7 +267,9 @@ impl TenantController {
                 is_slow: member.is_limited && member.watch.is_slow(base),
             })
             .collect();
-        self.moving.step(&self.goal, &states)
+        let stepped = self.moving.step(&self.goal, &states);
+        let was_refused = std::mem::replace(&mut self.goal.is_refused, stepped.is_err());
+        (stepped.unwrap_or(false), stepped.err().filter(|_| !was_refused))
     }
 }
 

@@ -12,6 +12,9 @@ pub struct TenantRound {
     pub changed: bool,
     /// The decision, if the call made one.
     pub decision: Option<TenantDecision>,
+    /// The fault of the policy's rates on the way to its division, which is not gone further. Given
+    /// by the first of several steps in a row that are refused.
+    pub refused: Option<DivisionFault>,
     /// True if the driver is to halve the counts of all curves now, so that they cover about the
     /// same window of time as the counters.
     pub fades_curves: bool,

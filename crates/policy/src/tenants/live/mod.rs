@@ -304,7 +304,7 @@ impl TenantController {
         self.last = Some(now);
         self.observe(now, now.since(last), seen, decides);
         let decision = decides.then(|| self.decide(now));
-        let changed = now >= self.steps_at && self.step(now);
+        let (changed, refused) = if now >= self.steps_at { self.step(now) } else { (false, None) };
         if let Some(decision) = &decision {
             self.latest = Some(decision.clone());
         }
@@ -312,7 +312,7 @@ impl TenantController {
         if fades_curves {
             self.faded_at = now;
         }
-        TenantRound { changed, decision, fades_curves }
+        TenantRound { changed, decision, refused, fades_curves }
     }
 }
 

@@ -16,7 +16,7 @@ use sherwood_model::{Rates, TenantId};
 use crate::share::share;
 use crate::tenants::baseline::{Baseline, base_rates};
 use crate::tenants::checked::check_rates;
-use crate::tenants::{Share, TenantPolicy, Tenants};
+use crate::tenants::{DivisionFault, Share, TenantPolicy, Tenants};
 
 /// Parts of a tenant's baseline of which a step moves at most one.
 const STEPS: u64 = 64;
@@ -45,6 +45,8 @@ pub(super) struct Goal {
     /// True if no tenant may lose by the way. False on the way back to the baselines, and for
     /// policies that do not keep them.
     pub(super) careful: bool,
+    /// True while the policy's rates on the way are refused, which is reported once per goal.
+    pub(super) is_refused: bool,
 }
 
 /// Measurements of a tenant at a step.
@@ -72,7 +74,7 @@ impl Goal {
     /// The baselines of `tenants`.
     pub(super) fn baselines(tenants: Tenants) -> Self {
         let (bytes, rates) = (tenants.base_bytes(), base_rates(&tenants));
-        Self { tenants, bytes, rates, policy: Box::new(Baseline), careful: false }
+        Self { tenants, bytes, rates, policy: Box::new(Baseline), careful: false, is_refused: false }
     }
 }
 
@@ -99,7 +101,10 @@ impl Moving {
     }
 
     /// Makes the next step; false if nothing changed. O(resources² × tenants).
-    pub(super) fn step(&mut self, goal: &Goal, states: &[State]) -> bool {
+    ///
+    /// # Errors
+    /// The policy's rates on the way are no division of the totals; holdings stay as they are.
+    pub(super) fn step(&mut self, goal: &Goal, states: &[State]) -> Result<bool, DivisionFault> {
         self.see(states);
         let next = next_split(&goal.tenants, &self.bytes, &self.open_goal(goal, states));
         let mut warm = self.warm(&next);
@@ -108,8 +113,7 @@ impl Moving {
             warm = self.warm(&self.bytes);
         }
         let wanted = goal.policy.rates(&goal.tenants, &warm);
-        let is_valid = check_rates(&wanted, self.bytes.len(), &goal.tenants.total().rates).is_ok();
-        let wanted = if is_valid { wanted } else { self.rates.clone() };
+        check_rates(&wanted, self.bytes.len(), &goal.tenants.total().rates)?;
         let mut changed = approach(&mut self.rates, &wanted, &goal.tenants);
         if moves && (!goal.careful || self.is_compensated(goal, &next, &warm, &wanted)) {
             for (index, &next) in next.iter().enumerate() {
@@ -123,7 +127,7 @@ impl Moving {
             }
             changed = true;
         }
-        changed
+        Ok(changed)
     }
 
     /// Notes the bytes that are filled by now.

@@ -107,6 +107,7 @@ proptest! {
                     if ms == 0 {
                         prop_assert!(!round.changed && round.decision.is_none(), "the clock stood still");
                     }
+                    prop_assert_eq!(round.refused, None);
                     check_steps(&controller, &bytes, &rates)?;
                     if let Some(decision) = round.decision {
                         prop_assert!(decision.line.len() <= 2_000, "{}", decision.line);

@@ -303,14 +303,14 @@ fn clock_that_stands_still_moves_nothing() {
 fn what_if_answers_from_the_live_curves_and_changes_nothing() {
     let mut world = World::new("hare", 64 * MIB, fits_and_wide());
     world.run(100, |_| {});
-    let now = world.controller.what_if(world.controller.terms(), &[]);
+    let now = world.controller.what_if(world.controller.terms(), &[]).unwrap();
     assert!((now.gain - 1.87).abs() < 0.02, "{}", now.gain);
-    let heavier = world.controller.what_if(&terms(&[1.0, 3.0]), &[]);
+    let heavier = world.controller.what_if(&terms(&[1.0, 3.0]), &[]).unwrap();
     assert!(heavier.bytes[1] > now.bytes[1] || heavier.gain < now.gain, "{heavier:?}");
     let added = world.controller.tenants(0.0).seen()[0].clone();
     let mut three = terms(&[1.0; 3]);
     three[2] = TenantTerms { min: Share { bytes: 20 * MIB, rates: Vec::new() }, ..three[2].clone() };
-    let division = world.controller.what_if(&three, &[added]);
+    let division = world.controller.what_if(&three, &[added]).unwrap();
     assert_eq!(division.bytes.len(), 3);
     assert!(division.bytes[2] >= 20 * MIB);
     assert_eq!(world.controller.terms().len(), 2);

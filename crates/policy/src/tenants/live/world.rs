@@ -174,6 +174,7 @@ impl World {
                 .map(|(load, &bytes)| load.observation(bytes))
                 .collect();
             let round = self.controller.advance(self.now, &seen);
+            assert_eq!(round.refused, None);
             self.decisions.extend(round.decision);
             self.fadings += u32::from(round.fades_curves);
             check(self);

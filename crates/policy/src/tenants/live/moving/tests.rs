@@ -27,7 +27,7 @@ impl Way {
         let bytes = vec![960, 320];
         let rates = policy.rates(&tenants, &bytes);
         let moving = Moving::new(vec![640; 2], base_rates(&tenants));
-        Self { goal: Goal { tenants, bytes, rates, policy, careful: true }, moving }
+        Self { goal: Goal { tenants, bytes, rates, policy, careful: true, is_refused: false }, moving }
     }
 
     /// A way on which the donor loses little.
@@ -40,7 +40,7 @@ impl Way {
         for _ in 0..steps {
             let used = [self.moving.bytes[0].min(filled), self.moving.bytes[1]];
             let states = used.map(|used_bytes| State { used_bytes, is_slow });
-            self.moving.step(&self.goal, &states);
+            self.moving.step(&self.goal, &states).expect("the rates are valid");
         }
     }
 
