@@ -152,8 +152,8 @@ impl WithTarget {
         BetaChoice { backend, target, before, beta, reason, applied }
     }
 
-    /// Returns the percentile that was in force before the decision `at` a time, with which the
-    /// allocation to which the guard goes back was measured.
+    /// Returns the decision to restore the percentile that was in force at `at`, when the
+    /// allocation that the guard restores was measured.
     fn back_to(&self, at: Instant, before: Percent) -> BetaDecision {
         let then = self.changes.iter().rev().find(|(since, _)| *since <= at).or(self.changes.front());
         let beta = then.map_or(before, |(_, beta)| *beta);

@@ -17,16 +17,16 @@ pub(crate) const TURN_MAX: u64 = 1 << 20;
 /// use.
 pub(crate) const COMMAND_MAX: u64 = 16 << 20;
 
-/// Looks up a key whose memory is not in the processor's cache: 130 ns.
+/// Work of looking up a key whose memory is not in the processor's cache: 130 ns.
 pub(crate) const KEY: u64 = 512;
-/// Stores or removes the item of a key, with the eviction of another one: 260 ns.
+/// Work of storing or removing the item of a key, with the eviction of another one: 260 ns.
 pub(crate) const CHANGE: u64 = 2 * KEY;
-/// Parses an argument of a command and compares it with some words: 30 ns.
+/// Work of parsing an argument of a command and comparing it with some words: 30 ns.
 pub(crate) const ARGUMENT: u64 = 128;
-/// Reads all counters of a partition, of each shard and each of its lock's stripes: some
+/// Work of reading all counters of a partition, of each shard and each of its lock's stripes: some
 /// microseconds.
 pub(crate) const COUNTERS: u64 = 32 << 10;
-/// Flushes a partition, and tells its backend: some microseconds.
+/// Work of flushing a partition, and telling its backend: some microseconds.
 pub(crate) const FLUSH: u64 = 32 << 10;
 
 /// Work per byte of a value that is made of the present one and stored: that is read, the new one

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn most_bytes_held_are_those_since_the_last_question() {
+    fn most_bytes_is_the_peak_since_the_last_call() {
         let buffers = Buffers::new(100);
         assert!(buffers.hold().take(60));
         let uncounted = buffers.uncounted(7);

@@ -182,7 +182,8 @@ fn listed(kinds: &[&str]) -> String {
     }
 }
 
-/// Returns each key that some kinds of stores have, with its place if it is given, and these kinds.
+/// Returns the keys that only some kinds of stores accept, each with its position, if it is set,
+/// and those kinds.
 fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static [&'static str])> {
     let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, latency, threads, .. } = raw;
     let RawStore { queued_calls_max, .. } = raw;

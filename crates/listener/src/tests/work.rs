@@ -72,7 +72,7 @@ fn dearest() -> Vec<(String, u64, &'static str)> {
 }
 
 #[test]
-fn dearest_form_of_every_memcached_command_is_counted_and_bounded() {
+fn costliest_form_of_each_memcached_command_is_counted_and_bounded() {
     for (line, least, answer) in dearest() {
         let (said, works) = turns(&mut client(), line.as_bytes());
         assert!(said.starts_with(answer.as_bytes()), "{line:.40}: {:.100}", said.escape_ascii());

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_json_span_costs_itself() {
+    fn malformed_json_span_is_refused_and_the_others_are_read() {
         for fields in [
             json!({"traceId": "0af76"}),
             json!({"traceId": 7}),

@@ -63,7 +63,7 @@ impl Drop for Running {
     }
 }
 
-/// A stream that counts the first bytes that are read.
+/// A stream that counts the bytes read until an HTTP/2 preface is complete.
 pub(crate) struct Heard<S> {
     stream: S,
     activity: Arc<Activity>,

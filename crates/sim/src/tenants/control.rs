@@ -1,4 +1,4 @@
-//! The control loop around both levels.
+//! The control loop of a node with tenants: one level between them, one within each.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ impl<K> Work<K> {
     }
 }
 
-/// The servers of all backends, which all nodes share. Jobs wait by their number in the table.
+/// The servers of all backends, shared by all nodes. The queues hold keys of `jobs`.
 #[derive(Clone)]
 pub(crate) struct Servers<K> {
     /// The queue in front of each replica's workers, by backend.

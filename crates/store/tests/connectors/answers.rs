@@ -108,7 +108,7 @@ async fn request_accepts_no_coding_unless_its_headers_do() {
 }
 
 #[tokio::test]
-async fn coded_answer_is_decoded() {
+async fn compressed_answer_is_decompressed() {
     let service = Service::new(|path| match path {
         "/transfer" => {
             let body = gzip(b"value");

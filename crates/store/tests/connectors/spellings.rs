@@ -205,7 +205,7 @@ async fn lists_of_found_and_absent_keys_take_one_statement() {
 }
 
 #[tokio::test]
-async fn write_by_another_spelling_changes_the_row() {
+async fn write_with_a_key_of_equal_collation_updates_the_row() {
     let server = Database::mariadb(|_| Vec::new());
     let mut root = root(&server).await;
     root.query_drop("CREATE TABLE item (id VARCHAR(20) PRIMARY KEY, body TEXT)").await.unwrap();

@@ -187,7 +187,7 @@ fn turns(listener: &Listener, client: &mut InMemoryClient, input: &[u8]) -> (Vec
 }
 
 #[test]
-fn dearest_form_of_every_command_alone_is_counted_and_bounded() {
+fn costliest_form_of_each_command_is_counted_and_bounded() {
     for Dear { name, requests, least } in dearest() {
         let listener = listener();
         let (said, works) = turns(&listener, &mut listener.client(), &requests[0]);

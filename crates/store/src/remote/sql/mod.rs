@@ -320,7 +320,7 @@ struct Prepared {
     server: String,
     /// The key column of a statement that reads several keys.
     key_column: Option<String>,
-    /// The connection's remark, if it has any.
+    /// A note about the connection for `sherwood backend check`; none if there is nothing to say.
     remark: Option<&'static str>,
 }
 

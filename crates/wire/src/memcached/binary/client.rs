@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reply_of_any_bytes_asks_for_more_than_there_are(mut bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn incomplete_reply_needs_more_bytes_than_given(mut bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Some(first) = bytes.first_mut() {
                 *first = RESPONSE;
             }

@@ -21,7 +21,7 @@ fn dearest() -> Vec<(Frame, u64)> {
 }
 
 #[test]
-fn dearest_form_of_every_binary_command_is_counted_and_bounded() {
+fn costliest_form_of_each_binary_command_is_counted_and_bounded() {
     for (frame, least) in dearest() {
         let (said, works) = turns(&mut client(), &frame.bytes());
         let status = said.get(6..8).unwrap_or(&[0, 0]);
