@@ -14,17 +14,20 @@ use super::{
 use crate::tenants::words::{outcome, trade_sentence};
 use crate::tenants::{Division, DivisionFault, Share, TenantSeen, TenantTerms, Tenants};
 
-/// Normalized throughput that counts as equal.
+/// Normalized throughput that counts as equal. Chosen: far below any gain that is applied.
 const ROUNDING: f64 = 1e-6;
 /// Requests of a tenant that was idle before the last decision after which the next one is early.
+/// Chosen: fewer are a probe, and tell no demand.
 const BEGINS: u64 = 100;
-/// Part of a period before which no early decision follows another.
+/// Part of a period before which no early decision follows another. Chosen: with the default
+/// period, two seconds of the tenant's counters.
 const EARLY: u32 = 10;
 /// Part of its baseline's bytes and rates by which a tenant that has them differs at most.
+/// Chosen: two steps of a move.
 const AT_BASE_PARTS: u64 = 32;
-/// Longest freeze.
+/// Longest freeze. Chosen: a day, so that a load which repeats daily is tried again.
 const FREEZE_MAX: Duration = Duration::from_secs(86_400);
-/// Most exchanges that a decision's line names.
+/// Most exchanges that a decision's line names. Chosen: what a line of a log can hold.
 const TRADES_MAX: usize = 6;
 
 impl TenantController {

@@ -35,6 +35,7 @@ pub use options::{TenantControlError, TenantControlOptions, TenantResource};
 
 /// Times that curves are faded in a window. With halvings at every third, the mean age of what a
 /// curve counts is half of the window, as that of the window's counters.
+/// Chosen for that.
 const FADINGS: u32 = 3;
 
 /// Divides the cache and the rates of resources among tenants, live.

@@ -18,18 +18,22 @@ use crate::tenants::baseline::{Baseline, base_rates};
 use crate::tenants::checked::check_rates;
 use crate::tenants::{DivisionFault, Share, TenantPolicy, Tenants};
 
-/// Parts of a tenant's baseline of which a step moves at most one.
+/// Parts of a tenant's baseline of which a step moves at most one. Chosen: what a step costs is
+/// within the two percent that the watch tolerates, and is observed before the next.
 const STEPS: u64 = 64;
 /// Throughput that all tenants keep together while cache is cold, as a multiple of the baselines:
-/// two percent for what the model does not see.
+/// two percent for what the model does not see. Chosen: as much as the watch tolerates.
 const LEVEL_PAID: f64 = 1.02;
-/// The same for a single step where nothing else is cold.
+/// The same for a single step where nothing else is cold. Chosen: as much as the watch tolerates.
 const LEVEL_STEP: f64 = 0.98;
-/// Relative difference of a need that counts as rounding.
+/// Relative difference of a need that counts as rounding. Chosen: above that of sums of 1,024
+/// rates.
 const ROUNDING: f64 = 1e-9;
-/// Part of the level that cold cache may cost where everything counts as warm.
+/// Part of the level that cold cache may cost where everything counts as warm. Chosen: half of
+/// what a step may cost.
 const WARM: f64 = 0.01;
 /// Steps without growth after which a tenant has filled what it can: all its keys fit.
+/// Chosen: ten seconds with the default step.
 const SETTLED: u32 = 40;
 
 /// The division to reach.

@@ -97,13 +97,13 @@ pub enum TenantControlError {
     Resources(usize),
 }
 
-/// Most tenants and most resources.
+/// Most tenants and most resources. Chosen as bounds of memory.
 const TENANTS_MAX: usize = 1_024;
 const RESOURCES_MAX: usize = 16;
 
 const DAY_S: f64 = 86_400.0;
 
-/// Periods that measure a tenant at its baseline.
+/// Periods that measure a tenant at its baseline. Chosen: as many as the watch takes to judge one.
 const MEASURED_PERIODS: u32 = 3;
 
 impl TenantControlOptions {
