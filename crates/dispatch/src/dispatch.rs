@@ -72,8 +72,9 @@ use sherwood_model::Percent;
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none, and
-///   [`poll_lease`](Self::poll_lease) where there are leases. Actions that are not polled accumulate: an input adds at most one for each key that it ends or brings,
-///   and one for each attempt and replica.
+///   [`poll_lease`](Self::poll_lease) where there are leases. Actions that are not polled
+///   accumulate: an input adds at most one for each key that it ends or brings, and one for each
+///   attempt and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
 ///   [`next_timeout`](Self::next_timeout), which may change with every input. An earlier call does
 ///   nothing; a later one makes timeouts and probes late and nothing else.
@@ -348,6 +349,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.replicas[from.index()].queue.complete(attempt, None);
         self.replicas[replica.index()].queue.adopt(now, attempt, kind, keys as u32);
         self.pump(now, from);
+        self.pump_tier(now);
     }
 
     /// Takes in the outcome of a probe. Ignored if no probe of that replica is in flight.
@@ -467,7 +469,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetches = self.expiries.first().into_iter().chain(self.later.first().copied());
         let probes = self.replicas.iter().filter_map(|replica| replica.health.next_timeout());
         let paid = self.tenant_reads.as_ref().and_then(|reads| reads.next_timeout());
-        probes.chain(fetches.map(|(at, _)| at)).chain(paid).min()
+        let requests = self.tier.as_ref().and_then(|tier| tier.next_timeout());
+        probes.chain(fetches.map(|(at, _)| at)).chain(paid).chain(requests).min()
     }
 
     /// Returns the counters and the present state.
@@ -638,6 +641,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if expired {
             self.settle(now);
         }
+        self.expire_requests(now);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The replicas that work for requests.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use sherwood_model::{Instant, ReplicaId, RequestId, SeededState};
@@ -8,16 +8,17 @@ use smallvec::SmallVec;
 
 use crate::fetch::ATTEMPTS_MAX;
 
-/// Most entries of a table. Beyond it the oldest ones leave.
+/// Most entries of a table. Beyond it those leave that expire first.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
 
-/// The replicas that calls of a request were started at, until the entry expires. Constant time a
-/// call on average.
+/// The replicas that calls of a request were started at, until the last of these calls expires.
+/// A call takes time logarithmic in the entries: leases last longer than fetches, so that entries
+/// do not expire in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestTable {
     requests: HashMap<RequestId, Entry, SeededState>,
-    /// The requests by the time at which an entry may expire, once for each call.
-    expiries: VecDeque<(Instant, RequestId)>,
+    /// The requests by the time at which their entries expire.
+    expiries: BTreeSet<(Instant, RequestId)>,
 }
 
 #[derive(Clone, Debug)]
@@ -28,31 +29,42 @@ struct Entry {
 
 impl RequestTable {
     pub(crate) fn new(hash: SeededState) -> Self {
-        Self { requests: HashMap::with_hasher(hash), expiries: VecDeque::new() }
+        Self { requests: HashMap::with_hasher(hash), expiries: BTreeSet::new() }
     }
 
-    /// Notes that a call of a request starts at a replica. The entry expires at `expires_at`, no
-    /// earlier than those before it.
+    /// Notes that a call of a request starts at a replica. The entry expires at `expires_at`, or
+    /// with an earlier call of the request that expires later.
     pub(crate) fn note(&mut self, now: Instant, request: RequestId, replica: ReplicaId, expires_at: Instant) {
-        while let Some(&(at, _)) = self.expiries.front()
-            && (at <= now || self.expiries.len() >= ENTRIES_MAX)
-        {
+        self.expire(now);
+        if self.requests.len() >= ENTRIES_MAX && !self.requests.contains_key(&request) {
             self.remove_first();
         }
         let none = || Entry { replicas: SmallVec::new(), expires_at };
         let entry = self.requests.entry(request).or_insert_with(none);
-        entry.expires_at = expires_at;
+        self.expiries.remove(&(entry.expires_at, request));
+        entry.expires_at = entry.expires_at.max(expires_at);
+        self.expiries.insert((entry.expires_at, request));
         if entry.replicas.len() < ATTEMPTS_MAX && !entry.replicas.contains(&replica) {
             entry.replicas.push(replica);
         }
-        self.expiries.push_back((expires_at, request));
     }
 
-    /// Removes the first expiry, and its request unless later calls have kept it.
+    /// Removes the entries that have expired, and returns true if there were any.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        let before = self.requests.len();
+        while self.next_timeout().is_some_and(|at| at <= now) {
+            self.remove_first();
+        }
+        self.requests.len() < before
+    }
+
+    /// Returns the time at which the next entry expires.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.expiries.first().map(|(at, _)| *at)
+    }
+
     fn remove_first(&mut self) {
-        if let Some((at, request)) = self.expiries.pop_front()
-            && self.requests.get(&request).is_some_and(|entry| entry.expires_at <= at)
-        {
+        if let Some((_, request)) = self.expiries.pop_first() {
             self.requests.remove(&request);
         }
     }
@@ -87,7 +99,27 @@ mod tests {
     }
 
     #[test]
-    fn oldest_requests_leave_a_full_table() {
+    fn long_call_outlasts_later_calls_and_delays_no_other_expiry() {
+        let mut table = RequestTable::new(SeededState::new(1));
+        let at = Instant::from_millis;
+        table.note(at(0), request(1), ReplicaId(3), at(90));
+        table.note(at(1), request(2), ReplicaId(4), at(11));
+        table.note(at(2), request(1), ReplicaId(5), at(12));
+        assert_eq!(table.next_timeout(), Some(at(11)));
+        assert!(!table.expire(at(10)) && table.expire(at(12)));
+        assert_eq!(table.requests.len(), 1);
+        assert_eq!(table.replicas(at(89), request(1)), [ReplicaId(3), ReplicaId(5)]);
+        // It is not the one that leaves a full table.
+        for number in 2..=ENTRIES_MAX as u64 + 1 {
+            table.note(at(20), request(number), ReplicaId(0), at(30));
+        }
+        assert_eq!((table.requests.len(), table.expiries.len()), (ENTRIES_MAX, ENTRIES_MAX));
+        assert_eq!(table.replicas(at(21), request(1)), [ReplicaId(3), ReplicaId(5)]);
+        assert_eq!(table.replicas(at(21), request(2)), []);
+    }
+
+    #[test]
+    fn requests_that_expire_first_leave_a_full_table() {
         let mut table = RequestTable::new(SeededState::new(1));
         let (now, later) = (Instant::ZERO, Instant::from_secs(9));
         for number in 1..=ENTRIES_MAX as u64 + 2 {

@@ -1,6 +1,6 @@
 //! The queue of a tier, in which attempts wait for any replica.
 
-use sherwood_model::SeededState;
+use sherwood_model::{Instant, SeededState};
 
 use crate::request_table::RequestTable;
 use crate::{Options, ReplicaQueue};
@@ -25,5 +25,11 @@ impl TierQueue {
             requests: RequestTable::new(hash),
             lost_replica: false,
         }
+    }
+
+    /// Returns the time from which attempts that wait may start at one more replica, because it is
+    /// no longer taken to work for their request; none if no attempt waits.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.requests.next_timeout().filter(|_| self.queue.queued() > 0)
     }
 }

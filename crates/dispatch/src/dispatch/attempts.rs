@@ -203,11 +203,20 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub(super) fn take_started(&mut self, now: Instant, id: Id, is_answer: bool) -> Option<Attempt<K>> {
         let AttemptState::Started(at) = self.attempts.get(id)?.state else { return None };
         let attempt = self.remove_attempt(id)?;
-        let took = is_answer.then(|| now - at);
+        // A call without a turn has taken no time at the replica, whatever its outcome.
+        let took = (is_answer && at != Instant::NEVER).then(|| now - at);
         self.complete(id, attempt.server(), took);
         let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
-        self.balancer.completed(attempt.server(), &Completion { at: now, took: now - at, end });
+        self.report(now, attempt.server(), at, end);
         Some(attempt)
+    }
+
+    /// Tells the balancer how a call has ended that was started at `at`; not of one that still
+    /// waits for its turn.
+    pub(super) fn report(&mut self, now: Instant, replica: ReplicaId, at: Instant, end: CallEnd) {
+        if at != Instant::NEVER {
+            self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
+        }
     }
 
     /// Frees the slot of a started attempt. `took` is its latency, if that counts.
@@ -242,27 +251,32 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.pump_tier(now);
     }
 
-    /// Gives an attempt that left the queue of its replica to another one. If none takes it, the
-    /// fetch goes on with its other attempts. If it has none the fetch ends: with the failure of an
-    /// earlier attempt, or else as refused.
-    pub(super) fn move_or_end(&mut self, now: Instant, id: Id) {
+    /// Gives an attempt that left the queue of its replica to another one, or ends it if none takes
+    /// it.
+    fn move_or_end(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
         let fetch_id = attempt.fetch;
-        let open = self.fetches.get(fetch_id).expect(STORED).open;
-        let refusal = if open == 0 { None } else { Some(self.offer(fetch_id, None)) };
-        let refusal = match refusal {
-            Some(Ok(())) => match self.pick(now, fetch_id, 1).as_slice() {
+        if self.fetches.get(fetch_id).expect(STORED).open == 0 {
+            return self.end_attempt(now, id, None);
+        }
+        let refusal = match self.offer(fetch_id, None) {
+            Ok(()) => match self.pick(now, fetch_id, 1).as_slice() {
                 [replica, ..] => {
-                    let replica = self.tier.is_none().then_some(*replica);
-                    self.attempts.get_mut(id).expect("it was there").replica = replica;
+                    self.attempts.get_mut(id).expect("it was there").replica = Some(*replica);
                     return self.enqueue(now, id);
                 }
-                [] => Some(FetchError::NotAdmitted { replicas: self.usable.len() }),
+                [] => FetchError::NotAdmitted { replicas: self.usable.len() },
             },
-            Some(Err(refusal)) => Some(refusal),
-            None => None,
+            Err(refusal) => refusal,
         };
-        self.remove_attempt(id);
+        self.end_attempt(now, id, Some(refusal));
+    }
+
+    /// Ends an attempt that left its queue. The fetch goes on with its other attempts. If it has
+    /// none it ends, if there is a `refusal`: with the failure of an earlier attempt, or else as
+    /// refused.
+    fn end_attempt(&mut self, now: Instant, id: Id, refusal: Option<FetchError>) {
+        let Some(Attempt { fetch: fetch_id, .. }) = self.remove_attempt(id) else { return };
         let fetch = self.fetches.get(fetch_id).expect(STORED);
         match refusal {
             Some(refusal) if fetch.live.is_empty() => {
@@ -271,5 +285,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             }
             _ => self.close(now, fetch_id),
         }
+    }
+
+    /// Ends an attempt that left the queue of the tier because no replica is left for it.
+    pub(super) fn end_unserved(&mut self, now: Instant, id: Id) {
+        let Some(attempt) = self.attempts.get(id) else { return };
+        let fetch = attempt.fetch;
+        let is_open = self.fetches.get(fetch).expect(STORED).open > 0;
+        let refusal = is_open.then(|| self.why_unusable(fetch));
+        self.end_attempt(now, id, refusal);
     }
 }

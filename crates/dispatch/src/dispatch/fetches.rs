@@ -9,10 +9,7 @@ use sherwood_model::{Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
 use crate::fetch::{ATTEMPTS_MAX, Attempt, AttemptState, Fetch, Later};
-use crate::rules::{
-    Admission as _, AttemptPlan, Balancer as _, CallEnd, CancelRule, Completion, Replication as _, Tier,
-    Verdict,
-};
+use crate::rules::{Admission as _, AttemptPlan, CallEnd, CancelRule, Replication as _, Tier, Verdict};
 use crate::slab::Id;
 use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
 
@@ -331,8 +328,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 let is_long = reason == CancelReason::Timeout && spent >= self.options.timeout / 2;
                 let replica = attempt.server();
                 self.complete(id, replica, is_long.then_some(spent));
-                let end = CallEnd::Cancelled;
-                self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
+                self.report(now, replica, at, CallEnd::Cancelled);
                 self.counters.cancelled_calls += 1;
                 self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica, reason });
             }

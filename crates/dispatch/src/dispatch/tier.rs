@@ -36,6 +36,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
+    /// Starts attempts that kept off replicas which are no longer taken to work for their request.
+    #[inline]
+    pub(super) fn expire_requests(&mut self, now: Instant) {
+        if self.tier.as_mut().is_some_and(|tier| tier.requests.expire(now)) {
+            self.start_in_tier(now);
+        }
+    }
+
     /// Takes the first attempt that a replica has room for out of the queue.
     fn next_in_tier(&mut self, now: Instant) -> Option<(Id, ReplicaId)> {
         let most = self.options.in_flight_calls_max;
@@ -95,18 +103,23 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.tier.as_ref().is_none_or(|tier| tier.queue.has_room())
     }
 
-    /// After a replica has gone down, moves or ends the attempts that no replica is left for.
+    /// After a replica has gone down, ends the attempts that no replica is left for. A retry goes
+    /// back to the replica at which it has failed, if that is the only one.
     pub(super) fn end_waits_in_vain(&mut self, now: Instant) {
         let Some(tier) = self.tier.as_mut().filter(|tier| tier.lost_replica) else { return };
         tier.lost_replica = false;
         let waiting: Vec<_> = tier.queue.entries().collect();
         for AttemptId(id) in waiting {
             let Some(attempt) = self.attempts.get(id) else { continue };
-            let fetch = self.fetches.get(attempt.fetch).expect(STORED);
+            let fetch = self.fetches.get_mut(attempt.fetch).expect(STORED);
             let count = self.replicas.len();
+            if self.replicas.iter().any(|replica| fetch.may_wait_for(replica, count)) {
+                continue;
+            }
+            fetch.avoids = None;
             if !self.replicas.iter().any(|replica| fetch.may_wait_for(replica, count)) {
                 self.queue_of(None).cancel(AttemptId(id));
-                self.move_or_end(now, id);
+                self.end_unserved(now, id);
             }
         }
     }

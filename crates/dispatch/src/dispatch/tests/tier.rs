@@ -93,6 +93,45 @@ fn retry_in_a_tier_waits_for_another_replica_than_the_failed_one() {
 }
 
 #[test]
+fn retry_in_a_tier_goes_back_to_the_replica_it_avoids_if_no_other_is_left() {
+    let mut machine = tier_of(2, |o| o.probe.failures_max = 1);
+    let (first, avoided) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    let (held, _) = call(&fetch(&mut machine, 0, &[("b", 1)]));
+    assert_eq!(calls(&reply(&mut machine, 1, first, failed(FailureKind::Overloaded))), []);
+    let actions = reply(&mut machine, 2, held, failed(FailureKind::Malformed));
+    let [(retry, replica, keys)] = &calls(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!((*replica, &keys[..]), (avoided, &["a"][..]));
+    let actions = reply(&mut machine, 3, *retry, Reply::Ok(vec![Some(7)]));
+    assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1])]);
+    assert_empty(&machine);
+}
+
+#[test]
+fn copy_starts_when_a_replica_no_longer_works_for_its_request() {
+    let mut machine = tier_of(2, |_| ());
+    let copy = Demand { request: RequestId::new(7), ..Demand::default() };
+    let held = machine.lease(at(0), &Demand::default(), Duration::from_secs(9), 1).unwrap();
+    let (first, one) = call(&fetch_for(&mut machine, 0, copy, "a"));
+    reply(&mut machine, 1, first, Reply::Ok(vec![None]));
+    assert_eq!(fetch_for(&mut machine, 50, copy, "b"), [], "{one:?} has worked for the request");
+    assert_eq!(machine.next_timeout(), Some(at(100)));
+    assert_eq!(call(&wake(&mut machine, 100)).1, one);
+    assert!(machine.end_lease(at(101), held));
+}
+
+#[test]
+fn attempt_of_a_tier_starts_when_a_call_takes_its_turn_elsewhere() {
+    let mut machine = tier_of(2, |_| ());
+    machine.note_applied(at(0), ReplicaId(0), 6);
+    let after = Demand { after: 6, ..Demand::default() };
+    let (first, from) = call(&fetch_for(&mut machine, 0, after, "a"));
+    assert_eq!(fetch_for(&mut machine, 0, after, "b"), [], "it waits for {from:?}");
+    machine.begin_wait(first);
+    machine.handle_turn(at(1), first, ReplicaId(1));
+    assert_eq!(call(&drain(&mut machine)).1, from);
+}
+
+#[test]
 fn copies_of_one_request_keep_off_one_server() {
     let mut machine = tier_of(2, |_| ());
     machine.balancer = AnyBalancer::Test(|usable, picks| picks.push(usable[0].replica));

@@ -1,6 +1,7 @@
 //! Calls that wait for a turn which a scheduler elsewhere gives.
 
 use super::*;
+use crate::rules::tests::Learning;
 
 #[test]
 fn call_that_waits_may_go_to_another_replica_and_takes_its_place_there() {
@@ -56,5 +57,28 @@ fn call_that_is_refused_a_turn_is_rejected_without_a_retry() {
     assert_eq!(error(&actions), FetchError::Rejected { expected });
     assert_eq!(machine.stats().counters.rejected, 1);
     assert_eq!(calls(&actions), []);
+    assert_empty(&machine);
+}
+
+#[test]
+fn call_that_ends_before_its_turn_says_nothing_about_its_replica() {
+    let mut machine = machine(1, |o| o.balance = BalanceChoice::Tickets);
+    machine.balancer = AnyBalancer::Learning(Learning::default());
+    let outcomes = [
+        Reply::NotAdmitted { expected: Duration::from_millis(40) },
+        failed(FailureKind::Rejected),
+        Reply::Ok(vec![None]),
+    ];
+    for outcome in outcomes {
+        let (waits, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+        machine.begin_wait(waits);
+        reply(&mut machine, 1, waits, outcome);
+    }
+    let (waits, _) = call(&fetch(&mut machine, 2, &[("a", 1)]));
+    machine.begin_wait(waits);
+    wake(&mut machine, 102);
+    let AnyBalancer::Learning(Learning { seen }) = &machine.balancer else { panic!("it was set") };
+    assert_eq!(seen[..], []);
+    assert!(machine.replicas[0].queue.latency().is_none());
     assert_empty(&machine);
 }
