@@ -1,5 +1,6 @@
 //! Small simulations with independently known results.
 
+mod counts;
 mod replicas;
 mod writes;
 
