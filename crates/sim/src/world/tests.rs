@@ -232,7 +232,8 @@ fn set_up_with_tiers_stages_deadlines_and_rates_at_once_loses_nothing() {
     let Tiers { ended: [first, second, inner], failed, pages, .. } = world.family;
     assert_eq!(world.live.iter().count() + world.servers.jobs.iter().count(), 0, "all have ended");
     assert_eq!((first, inner), (second, pages));
-    assert!(first > 500 && inner > 500 && failed < world.queries / 2, "{first} {inner} {failed}");
+    // Admission rejects about a quarter of the keys.
+    assert!(first > 500 && inner > 500 && failed * 4 < world.queries, "{first} {inner} {failed}");
     let front = &world.nodes[0];
     let gate = &front.network.as_ref().expect("it was set").gate;
     let mut client_bytes = 0.0;
