@@ -6,13 +6,9 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
 use crate::replica::Replica;
-use crate::rules::CancelRule;
+use crate::rules::{ATTEMPTS_MAX, CancelRule};
 use crate::slab::Id;
 use crate::{Failure, FetchError, Holders, Payer, WaitingId};
-
-/// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
-/// are picked together.
-pub(crate) const ATTEMPTS_MAX: usize = 8;
 
 /// Keys that are fetched together, until each has ended and no attempt is live.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use sherwood_model::{Instant, ReplicaId, RequestId, SeededState};
 use smallvec::SmallVec;
 
-use crate::fetch::ATTEMPTS_MAX;
+use crate::rules::ATTEMPTS_MAX;
 
 /// Most entries of a table. Beyond it those leave that expire first.
 pub(crate) const ENTRIES_MAX: usize = 65_536;

@@ -8,8 +8,10 @@ use std::time::Duration;
 use sherwood_model::{Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
-use crate::fetch::{ATTEMPTS_MAX, Attempt, AttemptState, Fetch, Later};
-use crate::rules::{Admission as _, AttemptPlan, CallEnd, CancelRule, Replication as _, Tier, Verdict};
+use crate::fetch::{Attempt, AttemptState, Fetch, Later};
+use crate::rules::{
+    ATTEMPTS_MAX, Admission as _, AttemptPlan, CallEnd, CancelRule, Replication as _, Tier, Verdict,
+};
 use crate::slab::Id;
 use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
 

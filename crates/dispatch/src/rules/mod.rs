@@ -28,7 +28,6 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
 use crate::Estimate;
-use crate::fetch::ATTEMPTS_MAX;
 use crate::replica_queue::QueueLatency;
 
 /// The load of a replica that is up and has room for one more attempt (call).
@@ -61,6 +60,10 @@ pub(crate) struct Rank {
     /// Time of the attempt, compared within a class.
     pub(crate) at: Instant,
 }
+
+/// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
+/// are picked together.
+pub(crate) const ATTEMPTS_MAX: usize = 8;
 
 /// Replicas that a [`Balancer`] picks, each once.
 pub(crate) type Picks = SmallVec<[ReplicaId; ATTEMPTS_MAX]>;

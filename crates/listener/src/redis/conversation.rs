@@ -55,8 +55,8 @@ impl Conversations for Redis {
     }
 }
 
-/// Executes the commands at the start of `input`, until one is incomplete or the client has to wait.
-/// Returns the length of their bytes, and the next step.
+/// Executes the commands at the start of `input`, until one is incomplete or the client has to
+/// wait. Returns the length of their bytes, and the next step.
 #[inline]
 fn converse(
     session: &mut Session<'_>,

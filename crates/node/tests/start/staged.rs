@@ -26,11 +26,17 @@ use crate::start::*;
 /// Turns of all tasks after which none has anything to do.
 const TURNS: usize = 40;
 
-/// Calls in flight, by the time at which they are answered and by their number.
+/// Ends of calls, by the time at which they are answered and by their number.
+type Waiting = BTreeMap<(Instant, u64), oneshot::Sender<()>>;
+
+/// Calls in flight, with the number of the last.
 #[derive(Default)]
 pub(super) struct Calls {
-    waiting: Mutex<(u64, BTreeMap<(Instant, u64), oneshot::Sender<()>>)>,
+    waiting: Mutex<(u64, Waiting)>,
 }
+
+/// The time of a call for a key.
+pub(super) type KeyTime = Box<dyn Fn(&[u8]) -> Duration + Send + Sync>;
 
 /// A store with simulated times, and values of simulated sizes.
 pub(super) struct TimedStore {
@@ -38,7 +44,7 @@ pub(super) struct TimedStore {
     pub(super) calls: Arc<Calls>,
     pub(super) nanos: &'static AtomicU64,
     /// Time of a call for this key.
-    pub(super) time: Box<dyn Fn(&[u8]) -> Duration + Send + Sync>,
+    pub(super) time: KeyTime,
     pub(super) value_bytes: usize,
 }
 

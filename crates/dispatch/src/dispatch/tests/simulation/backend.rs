@@ -7,9 +7,9 @@ use std::time::Duration;
 use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, RequestId, SeededState, TenantId};
 
 use super::draws::Draws;
-use crate::fetch::{ATTEMPTS_MAX, AttemptState, Later};
+use crate::fetch::{AttemptState, Later};
 use crate::rules::names::AnyReplication;
-use crate::rules::{AttemptPlan, CancelRule};
+use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CancelRule};
 use crate::slab::Id;
 use crate::{
     Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, LeaseAction,
