@@ -82,10 +82,11 @@ pub struct Merger {
 pub type LookUps = BTreeMap<String, BTreeMap<String, u64>>;
 
 impl Merger {
-    /// Returns a merger that knows a node since before its first look-up, which is then counted.
+    /// Returns a merger that knows these nodes since before their first look-ups, which are then
+    /// counted.
     #[must_use]
-    pub fn of_new(node: &str) -> Self {
-        Self { last: [(node.to_owned(), BTreeMap::new())].into() }
+    pub fn of_new(nodes: impl IntoIterator<Item = String>) -> Self {
+        Self { last: nodes.into_iter().map(|node| (node, BTreeMap::new())).collect() }
     }
 
     /// Merges the reports of nodes whose caches have `total_bytes` each; see [`merge`].
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(found(&mut merger, &[of("n1", 100), of("n2", 100)]), 0, "first reports");
         assert_eq!(found(&mut merger, &[of("n2", 110)]), 10, "n1 is absent");
         assert_eq!(found(&mut merger, &[of("n1", 105), of("n2", 110)]), 5);
-        assert_eq!(found(&mut Merger::of_new("n1"), &[of("n1", 7)]), 7, "known from the start");
+        assert_eq!(found(&mut Merger::of_new(["n1".to_owned()]), &[of("n1", 7)]), 7, "known from the start");
         let many: Vec<_> = (0..=ABSENT_MAX).map(|node| of(&format!("other{node}"), 1)).collect();
         merged_by(&mut merger, &many);
         assert_eq!(merger.last.len(), ABSENT_MAX + 3);

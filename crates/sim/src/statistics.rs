@@ -61,9 +61,10 @@ pub(crate) struct KnownPartition {
 }
 
 impl Statistics {
-    /// Creates the statistics that a policy with these `needs` requires.
+    /// Creates the statistics that a policy with these `needs` requires, of so many servers.
     pub(crate) fn new(
         partitions: Partitions,
+        servers: u32,
         slo_window: Duration,
         rbc_window: Duration,
         needs: &Needs,
@@ -75,7 +76,7 @@ impl Statistics {
             log: RequestLog::new(slo_window, rbc_window),
             queries: vec![LatencyWindow::new(rbc_window); backends],
             misses: vec![LatencyWindow::new(rbc_window); timed],
-            merger: Merger::default(),
+            merger: Merger::of_new((0..servers as usize).map(name)),
             counts: vec![(0, 0); partitions.len()],
         }
     }
@@ -134,8 +135,7 @@ impl Statistics {
         let report = |(number, node): (usize, &Node<Key>)| {
             let caches = self.partitions.all().map(|partition| node.report(partition));
             NodeReport {
-                // Curves are averaged in the order of names.
-                node: format!("{number:05}"),
+                node: name(number),
                 partitions: names.iter().cloned().zip(caches).collect(),
                 deadlines: BTreeMap::new(),
             }
@@ -146,6 +146,11 @@ impl Statistics {
         let total_bytes = nodes.first().map_or(0, |node| node.cache.total_bytes());
         self.merger.merge(names, needs, total_bytes, &reports).partitions
     }
+}
+
+/// Returns the name of a server in reports. Curves are averaged in the order of names.
+fn name(server: usize) -> String {
+    format!("{server:05}")
 }
 
 /// True if a policy with these needs uses miss ratio curves.

@@ -95,7 +95,7 @@ impl Control {
         parts: ControlParts,
     ) -> Self {
         let rounds = ControlLoop::new(levels, parts.admission.lever(), options, pins, parts.clock.now());
-        Self { rounds, merger: Merger::of_new(""), tenants, actuator, parts }
+        Self { rounds, merger: Merger::of_new([String::new()]), tenants, actuator, parts }
     }
 
     /// Name of the policy in force among partitions.

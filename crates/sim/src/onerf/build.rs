@@ -69,7 +69,13 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
             .collect(),
         reports: (0..servers).map(|_| Report::default()).collect(),
         told: VecDeque::new(),
-        statistics: Statistics::new(partitions, slo.window, knobs.control.rbc_window, &policy.needs()),
+        statistics: Statistics::new(
+            partitions,
+            servers,
+            slo.window,
+            knobs.control.rbc_window,
+            &policy.needs(),
+        ),
         recorder: Recorder::new(slo, partitions, measured_from),
         setup,
     };
