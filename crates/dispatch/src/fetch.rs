@@ -6,7 +6,7 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
 use crate::replica::Replica;
-use crate::rules::{ATTEMPTS_MAX, CancelRule};
+use crate::rules::CancelRule;
 use crate::slab::Id;
 use crate::{Failure, FetchError, Holders, Payer, WaitingId};
 
@@ -27,7 +27,7 @@ pub(crate) struct Fetch {
     /// The replicas that may be asked for the keys.
     pub(crate) holders: Holders,
     /// Attempts of the fetch that are queued or started, at most
-    /// [`ATTEMPTS_MAX`].
+    /// [`ATTEMPTS_MAX`](crate::rules::ATTEMPTS_MAX).
     pub(crate) live: SmallVec<[Id; 2]>,
     /// Number of attempts that were given to a replica, the queued ones included.
     pub(crate) made: u32,

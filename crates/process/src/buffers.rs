@@ -6,7 +6,7 @@
 //! memory, so there are no deadlocks.
 //!
 //! Memory that clients have the listeners keep between commands (watched keys, queued commands) is
-//! taken from the same budget, at most half of it ([`KEPT_DIVISOR`]), so that it leaves room for
+//! taken from the same budget, at most half of it (`KEPT_DIVISOR`), so that it leaves room for
 //! answers.
 //!
 //! The buffers of listeners' connections have a bound each and are only counted here. Those of HTTP

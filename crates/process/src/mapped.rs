@@ -3,12 +3,12 @@
 //! An allocator keeps freed memory for later use, which would defeat a budget that was lowered to
 //! return memory. So the cache's blocks come from separate mappings. Memory that is released stays
 //! *warm* for a moment: what is evicted to make room is used for what comes, without a system call
-//! and without page faults. After [`WARM`] to twice as long the housekeeper begins to return it to
+//! and without page faults. After `WARM` to twice as long the housekeeper begins to return it to
 //! the system, in steps: some GiB in a second. The addresses stay mapped: address space is
 //! plentiful, and only addresses in use are backed by memory.
 //!
 //! For a block that no warm memory fits, as much warm memory as it takes is returned: by the
-//! housekeeper, or by the allocating thread while more than [`OWED_BYTES_MAX`] are to be returned.
+//! housekeeper, or by the allocating thread while more than `OWED_BYTES_MAX` are to be returned.
 //! So blocks and warm memory together never take more than that, and what the blocks alone have
 //! taken at their most since the warm memory was released. When the process is too large, its warm
 //! memory goes first.
