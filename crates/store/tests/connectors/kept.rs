@@ -381,3 +381,14 @@ async fn read_whose_kept_http2_connection_ended_is_sent_again_and_a_write_is_not
         assert_eq!(counts.of(), (2, 4));
     }
 }
+
+#[tokio::test]
+async fn read_whose_new_http2_connection_ended_is_sent_again_once() {
+    let first = |connection, _| if connection == 1 { Reaction::End } else { Reaction::Answer };
+    for at in 0..2 {
+        let (stores, counts) = reacts(first).await;
+        assert_eq!((read(&stores[at]).await, counts.of()), ("none", (2, 2)), "{}", stores[at].kind());
+        let (stores, counts) = reacts(|_, _| Reaction::End).await;
+        assert_eq!((read(&stores[at]).await, counts.of()), ("reset", (2, 2)), "{}", stores[at].kind());
+    }
+}

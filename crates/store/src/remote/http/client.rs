@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::coding::{self, Coding, Undecodable};
 use super::connector::{HttpConnector, NotConnected};
+use super::queued::{Outgoing, Queued};
 use super::resend::{self, Effect, Link, Over, Resends};
 use super::url;
 use crate::remote::options::RemoteOptions;
@@ -70,9 +71,9 @@ impl Budget {
 /// An HTTP client whose connections and waiting times have the bounds of the options.
 pub(crate) struct Client {
     /// Keeps connections for later requests.
-    shared: legacy::Client<HttpConnector, Full<Bytes>>,
+    shared: legacy::Client<HttpConnector, Outgoing>,
     /// Opens a connection for each request.
-    own: legacy::Client<HttpConnector, Full<Bytes>>,
+    own: legacy::Client<HttpConnector, Outgoing>,
     answer_timeout: Duration,
 }
 
@@ -87,6 +88,8 @@ impl Client {
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            // So that each request has one connection, by which it is judged.
+            .retry_canceled_requests(false)
             // An HTTP/2 connection carries many requests: new ones must not be sent on one that
             // hangs.
             .http2_keep_alive_interval(answer_timeout)
@@ -107,22 +110,32 @@ impl Client {
         let mut resends = Resends::new(effect);
         let mut client = &self.shared;
         loop {
-            let request = request()?;
+            let (request, queued) = Queued::watch(request()?);
             let url = request.uri().clone();
-            let error = match timeout(self.answer_timeout, client.request(request)).await {
-                Ok(Ok(response)) => {
+            let sent = async {
+                tokio::select! {
+                    biased;
+                    answer = client.request(request) => Some(answer),
+                    () = queued.lost() => None,
+                }
+            };
+            let error = match timeout(self.answer_timeout, sent).await {
+                Ok(Some(Ok(response))) => {
                     Link::answered(response.extensions());
                     return Ok(response);
                 }
-                Ok(Err(error)) => error,
+                Ok(Some(Err(error))) => Some(error),
+                Ok(None) => None,
                 Err(_) => return Err(Cause::unanswered(host(&url), self.answer_timeout)),
             };
-            client = match resends.after(&error) {
+            let over = match &error {
+                Some(error) => resends.after(error),
+                None => resends.after_loss(),
+            };
+            client = match over {
                 Some(Over::Shared) => &self.shared,
                 Some(Over::Own) => &self.own,
-                None => {
-                    return Err(resend::refusal(&error).unwrap_or_else(|| failure(&error, &host(&url))));
-                }
+                None => return Err(unsent(error, host(&url))),
             };
         }
     }
@@ -221,6 +234,14 @@ async fn decode(codings: Vec<Coding>, coded: Bytes, bytes_max: u64) -> Result<By
     // It fails only if the decoder panics, or if the runtime is shutting down.
     let decoded = decoding.await.map_err(|error| Undecodable::Coding(format!("content coding: {error}")))?;
     decoded.map(Bytes::from)
+}
+
+/// The cause of a request that failed with `error`, or whose connection ended without taking it.
+fn unsent(error: Option<legacy::Error>, address: String) -> Cause {
+    match error {
+        Some(error) => resend::refusal(&error).unwrap_or_else(|| failure(&error, &address)),
+        None => Cause::Reset { address, detail: "the connection ended before the request".to_owned() },
+    }
 }
 
 /// The cause of a failed request, from the innermost specific error.

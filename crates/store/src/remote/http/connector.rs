@@ -137,10 +137,16 @@ impl Write for Socket {
     }
 }
 
-/// A connection that notes in its [`Link`] when bytes are sent and received.
+/// A connection that notes in its [`Link`] when bytes are sent and received, and its end.
 struct Watched {
     io: Box<dyn Io>,
     link: Arc<Link>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.link.ends();
+    }
 }
 
 impl AsyncRead for Watched {

@@ -14,6 +14,7 @@ mod coding;
 mod connector;
 mod freshness;
 mod options;
+mod queued;
 mod resend;
 mod traceparent;
 mod url;

@@ -13,13 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hyper::http::Extensions;
 use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::Connected;
+use tokio::sync::watch;
 
 use super::client::source_of;
+use super::connector::NotConnected;
 use crate::Cause;
 
 /// Most times that a request is sent again which the server has not processed. The last one has a
 /// connection of its own.
 const UNPROCESSED_RESENDS_MAX: u32 = 3;
+
+/// Most times that a request is sent again, without counting, which its connection has not taken
+/// from its queue. This has cost the server nothing.
+const UNTAKEN_RESENDS_MAX: u32 = 8;
 
 /// The effect of a request on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +44,18 @@ pub(super) struct Link {
     is_used: AtomicBool,
     /// True if nothing has been received since bytes were sent.
     is_unanswered: AtomicBool,
+    /// True once it has ended, so that nothing is sent on it any more.
+    has_ended: watch::Sender<bool>,
 }
 
 impl Link {
+    /// The state of a connection that this crate has opened.
+    pub(super) fn of(connection: &Connected) -> Option<Arc<Self>> {
+        let mut extensions = Extensions::new();
+        connection.get_extras(&mut extensions);
+        extensions.remove()
+    }
+
     /// Notes that the head of an answer has arrived over the connection of a response with these
     /// `extensions`.
     pub(super) fn answered(extensions: &Extensions) {
@@ -56,6 +72,17 @@ impl Link {
     /// Notes that bytes were received.
     pub(super) fn received(&self) {
         self.is_unanswered.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that the connection ends.
+    pub(super) fn ends(&self) {
+        self.has_ended.send_replace(true);
+    }
+
+    /// Waits until the connection has ended.
+    pub(super) async fn ended(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.has_ended.subscribe().wait_for(|&has_ended| has_ended).await;
     }
 }
 
@@ -74,19 +101,35 @@ pub(super) struct Resends {
     effect: Effect,
     /// Times that it was sent again because it had not been processed.
     unprocessed: u32,
+    /// Times that it was sent again because its connection had not taken it.
+    untaken: u32,
     /// True if it was sent again because its kept connection had ended.
     has_met_end: bool,
 }
 
 impl Resends {
     pub(super) fn new(effect: Effect) -> Self {
-        Self { effect, unprocessed: 0, has_met_end: false }
+        Self { effect, unprocessed: 0, untaken: 0, has_met_end: false }
     }
 
     /// Decides about a request that failed with `error`: the connection on which it is sent again,
     /// or none if it has failed.
     pub(super) fn after(&mut self, error: &legacy::Error) -> Option<Over> {
-        match ending(error) {
+        self.after_ending(ending(error))
+    }
+
+    /// Decides about a request whose connection ended without taking it.
+    pub(super) fn after_loss(&mut self) -> Option<Over> {
+        self.after_ending(Ending::Untaken)
+    }
+
+    fn after_ending(&mut self, ending: Ending) -> Option<Over> {
+        match ending {
+            Ending::Untaken if self.untaken < UNTAKEN_RESENDS_MAX => {
+                self.untaken += 1;
+                Some(Over::Shared)
+            }
+            Ending::Untaken => self.after_ending(Ending::Unprocessed(Over::Own)),
             Ending::Unprocessed(over) if self.unprocessed < UNPROCESSED_RESENDS_MAX => {
                 self.unprocessed += 1;
                 Some(if self.unprocessed < UNPROCESSED_RESENDS_MAX { over } else { Over::Own })
@@ -102,10 +145,12 @@ impl Resends {
 
 /// The end of a request without an answer.
 enum Ending {
+    /// The connection has not taken it from its queue.
+    Untaken,
     /// The server has certainly not processed it.
     Unprocessed(Over),
-    /// The kept connection, on which others had been answered, ended before the first byte of an
-    /// answer.
+    /// The connection, on which others had been answered or may have been, ended before the first
+    /// byte of an answer.
     OfKept(Over),
     /// Any other failure.
     Other,
@@ -113,10 +158,12 @@ enum Ending {
 
 fn ending(error: &legacy::Error) -> Ending {
     let Some(connection) = error.connect_info() else { return without_connection(error) };
-    let mut extensions = Extensions::new();
-    connection.get_extras(&mut extensions);
-    let Some(link) = extensions.get::<Arc<Link>>() else { return Ending::Other };
+    let Some(link) = Link::of(connection) else { return Ending::Other };
     let is_used = link.is_used.load(Ordering::Relaxed);
+    let hyper = source_of::<hyper::Error>(error);
+    if hyper.is_some_and(hyper::Error::is_canceled) && (is_used || connection.is_negotiated_h2()) {
+        return Ending::Untaken;
+    }
     if !connection.is_negotiated_h2() {
         // A connection of HTTP/1.1 has one request at a time.
         return match is_used && link.is_unanswered.load(Ordering::Relaxed) {
@@ -124,14 +171,14 @@ fn ending(error: &legacy::Error) -> Ending {
             false => Ending::Other,
         };
     }
-    let hyper = source_of::<hyper::Error>(error);
     match source_of::<h2::Error>(error) {
         Some(error) if is_past_last_stream(error) => Ending::Unprocessed(Over::Shared),
         Some(error) if is_refused(error) => Ending::Unprocessed(Over::Own),
         Some(_) => Ending::Other,
-        None if source_of::<io::Error>(error).is_some() && is_used => Ending::OfKept(Over::Shared),
-        // It was in the queue of a connection that ended.
-        None if hyper.is_some_and(hyper::Error::is_canceled) => Ending::Unprocessed(Over::Shared),
+        // Many requests share it: answers to others may have arrived unnoted, or been lost with it.
+        None if source_of::<io::Error>(error).is_some() => {
+            Ending::OfKept(if is_used { Over::Shared } else { Over::Own })
+        }
         // It waited for others to end, so that its stream could be opened, and the connection
         // ended.
         None if hyper.is_some_and(hyper::Error::is_user) && is_used => Ending::OfKept(Over::Shared),
@@ -140,9 +187,10 @@ fn ending(error: &legacy::Error) -> Ending {
 }
 
 /// The end of a request that had no connection. One that was about to use a connection of another
-/// request, which ended first, fails without any attempt to connect; its error has no type.
+/// request, which ended first, fails without an error of the connector or of the protocol; its own
+/// error has no type.
 fn without_connection(error: &legacy::Error) -> Ending {
-    match error.is_connect() || source_of::<hyper::Error>(error).is_some() {
+    match source_of::<NotConnected>(error).is_some() || source_of::<hyper::Error>(error).is_some() {
         true => Ending::Other,
         false => Ending::Unprocessed(Over::Own),
     }
