@@ -145,7 +145,7 @@ impl TenantController {
     /// tenants, whose baselines and floors follow from the terms after those.
     ///
     /// # Errors
-    /// What the policy finds is no division of the totals among these tenants.
+    /// If the policy finds no valid division, which gives each tenant its part within the totals.
     pub fn what_if(&self, terms: &[TenantTerms], added: &[TenantSeen]) -> Result<Division, DivisionFault> {
         let bases = super::bases_of(&self.total, terms);
         let salt = self.options.salt;
