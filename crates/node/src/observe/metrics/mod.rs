@@ -3,6 +3,7 @@
 mod format;
 mod listeners;
 mod process;
+mod protobuf;
 mod query_times;
 mod slos;
 mod tenants;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_protobuf, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -29,30 +30,39 @@ use crate::core::Core;
 use crate::deadlines::DeadlineOutcomes;
 use crate::observe::telemetry::Rbc;
 
+use query_times::TimesFamily;
+
 pub(crate) use format::Format;
 
 /// Encodes all metrics of the node.
 pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> Vec<u8> {
-    let mut registry = Registry::with_prefix("sherwood");
-    registry.register_collector(Box::new(Reading(Arc::clone(core))));
+    let mut registry = Registry::with_prefix(PREFIX);
+    // Read once, so that all of a histogram's counts agree.
+    let times = Arc::new(query_times::read(core));
+    registry.register_collector(Box::new(Reading { core: Arc::clone(core), times: Arc::clone(&times) }));
     // The names of these are common to all programs.
     let mut shared = Registry::default();
     shared.register_collector(Box::new(process::Process));
-    if format == Format::Protobuf {
-        let encode =
-            |registry| prometheus_protobuf::encode_to_vec(registry).expect("memory takes everything");
-        return [encode(&shared), encode(&registry)].concat();
-    }
     let mut open = String::new();
     text::encode_registry(&mut open, &shared).expect("strings take everything");
     text::encode(&mut open, &registry).expect("strings take everything");
-    if format == Format::Text { format::classic(&open).into_bytes() } else { open.into_bytes() }
+    match format {
+        Format::Text => format::classic(&open).into_bytes(),
+        Format::OpenMetrics => open.into_bytes(),
+        Format::Protobuf => protobuf::encode(&open, PREFIX, &*times),
+    }
 }
+
+/// Begins the name of every metric of the node.
+const PREFIX: &str = "sherwood";
 
 /// A label and its value on one sample.
 type Labels = Vec<(&'static str, String)>;
 
-struct Reading(Arc<Core>);
+struct Reading {
+    core: Arc<Core>,
+    times: Arc<[TimesFamily; 2]>,
+}
 
 impl fmt::Debug for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,23 +87,23 @@ fn ramps(encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Re
 
 impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        process::encode_node(&self.0, &mut encoder)?;
-        process::encode_memory(&self.0, &mut encoder)?;
+        process::encode_node(&self.core, &mut encoder)?;
+        process::encode_memory(&self.core, &mut encoder)?;
         self.requests(&mut encoder)?;
         self.partitions(&mut encoder)?;
         self.guard_rails(&mut encoder)?;
         self.backends(&mut encoder)?;
-        listeners::encode(&self.0, &mut encoder)?;
-        query_times::encode(&self.0, &mut encoder)?;
-        tenants::encode(&self.0, &mut encoder)?;
-        traces::encode(&self.0, &mut encoder)?;
+        listeners::encode(&self.core, &mut encoder)?;
+        query_times::encode(&*self.times, &mut encoder)?;
+        tenants::encode(&self.core, &mut encoder)?;
+        traces::encode(&self.core, &mut encoder)?;
         let (policy, decisions) = {
-            let control = self.0.control();
+            let control = self.core.control();
             (control.policy().to_owned(), control.decisions())
         };
         counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
         gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])?;
-        let Core { cache, buffers, .. } = &*self.0;
+        let Core { cache, buffers, .. } = &*self.core;
         let (held, most) = (one(buffers.bytes() as f64), one(buffers.bytes_max() as f64));
         gauges(&mut encoder, "buffers_bytes", "Held for clients: requests, answers and buffers", held)?;
         let (kept, kept_max) = (one(buffers.kept_bytes() as f64), one(buffers.kept_bytes_max() as f64));
@@ -113,7 +123,7 @@ impl Collector for Reading {
             "Values and requests refused for want of buffers",
             refusals,
         )?;
-        let refused = self.0.refusals.counts().into_iter();
+        let refused = self.core.refusals.counts().into_iter();
         let refused = refused.map(|(why, count)| (vec![("reason", why.to_owned())], count)).collect();
         counters(
             &mut encoder,
@@ -121,10 +131,10 @@ impl Collector for Reading {
             "Requests without the right to ask, by why",
             refused,
         )?;
-        let handshakes = one(self.0.refusals.handshakes());
+        let handshakes = one(self.core.refusals.handshakes());
         let help = "Connections that spoke no TLS, had no certificate, or took too long";
         counters(&mut encoder, "http_failed_handshakes", help, handshakes)?;
-        let ends = self.0.certificates.ends().into_iter();
+        let ends = self.core.certificates.ends().into_iter();
         let ends = ends.map(|(port, end)| (vec![("port", port)], end as f64)).collect();
         let help = "Seconds since 1970 from which the certificate of a port is invalid";
         gauges(&mut encoder, "certificate_expiry_timestamp_seconds", help, ends)?;
@@ -140,7 +150,7 @@ impl Collector for Reading {
 
 impl Reading {
     fn requests(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let core = &self.0;
+        let core = &self.core;
         let (finished, keys, dropped) = core.telemetry.totals();
         let (slo, standing) = core.telemetry.slo();
         counters(
@@ -170,7 +180,7 @@ impl Reading {
         )?;
         slos::encode_percentiles(core, encoder)?;
         self.slos(encoder)?;
-        slos::encode_requests(&self.0, encoder)?;
+        slos::encode_requests(&self.core, encoder)?;
         self.deadlines(encoder)?;
         let band = core.control().band();
         let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), band);
@@ -187,8 +197,8 @@ impl Reading {
 
     /// Encodes the deadlines met and missed, by backend, tenant and class of the deadline.
     fn deadlines(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let names = &self.0.names;
-        let counts = self.0.deadlines.all();
+        let names = &self.core.names;
+        let counts = self.core.deadlines.all();
         let each = |value: fn(&DeadlineOutcomes) -> u64| {
             let sample = |((backend, tenant, class), kept): &(
                 (BackendId, TenantId, DeadlineClass),
@@ -214,7 +224,7 @@ impl Reading {
 
     /// Encodes the SLOs of classes and tenants like the global one.
     fn slos(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let core = &self.0;
+        let core = &self.core;
         let standings: Vec<_> = core.telemetry.slos().standings().collect();
         let labels = |to: &SloScope| {
             let kind = if matches!(to, SloScope::Class(_)) { "class" } else { "tenant" };
@@ -247,7 +257,7 @@ impl Reading {
     /// partitions.
     fn guard_rails(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (guard, pins) = {
-            let control = self.0.control();
+            let control = self.core.control();
             (control.guard(), control.pins().to_vec())
         };
         if let Some(GuardStanding { trips, frozen_until, worse_since, .. }) = guard {
@@ -267,7 +277,7 @@ impl Reading {
             let suspects = flag(worse_since.is_some());
             gauges(encoder, "guard_suspects", "1 while moves look harmful", suspects)?;
         }
-        let names = self.0.names.partitions();
+        let names = self.core.names.partitions();
         let label = |index: usize| vec![("partition", names[index].name.clone())];
         let min = pins.iter().enumerate().map(|(i, pin)| (label(i), pin.min_bytes as f64));
         gauges(encoder, "partition_min_bytes", "Least bytes it may have", min.collect())?;
@@ -283,7 +293,7 @@ impl Reading {
     }
 
     fn partitions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let core = &self.0;
+        let core = &self.core;
         let names = core.names.partitions();
         let usages: Vec<_> = (0..names.len())
             .map(|i| (names[i].name.clone(), core.usage(PartitionId::from_index(i))))
@@ -323,7 +333,7 @@ impl Reading {
     }
 
     fn backends(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let core = &self.0;
+        let core = &self.core;
         let stats: Vec<BackendStats> =
             core.backends.iter().flatten().map(|backend| (backend.name.clone(), backend.stats())).collect();
         let each = |value: fn(&sherwood_dispatch::Counters) -> u64| -> Vec<(Labels, u64)> {
@@ -374,7 +384,7 @@ impl Reading {
 
     /// Encodes the queues of replicas, and the tickets of schedulers in their place.
     fn queues(&self, encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Result {
-        let core = &self.0;
+        let core = &self.core;
         let replicas: Vec<(Labels, &ReplicaStats)> = stats
             .iter()
             .flat_map(|(name, stats)| {
@@ -425,7 +435,7 @@ impl Reading {
 
     /// Encodes the keys that were refused at once, and the percentile that estimates use.
     fn rejections(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let backends = || self.0.backends.iter().flatten();
+        let backends = || self.core.backends.iter().flatten();
         let mut rejected = RejectedKeys::default();
         backends().for_each(|backend| rejected.add(backend.admit, &backend.stats().counters));
         let RejectedKeys { deadline, delay, ramp, rate, bound } = rejected;
@@ -446,7 +456,7 @@ impl Reading {
 
     /// Encodes the outcomes of writes, and the failures of stores.
     fn stores(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let backends = || self.0.backends.iter().flatten();
+        let backends = || self.core.backends.iter().flatten();
         let label = |backend: &BackendDriver, label: &'static str, word: &str| -> Labels {
             vec![("backend", backend.name.clone()), (label, word.to_owned())]
         };
@@ -479,7 +489,7 @@ impl Reading {
     }
 
     fn backend_label(&self, index: usize) -> Labels {
-        vec![("backend", self.0.names.backends()[index].clone())]
+        vec![("backend", self.core.names.backends()[index].clone())]
     }
 }
 
