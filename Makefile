@@ -26,11 +26,12 @@ export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: need-build ## target/release/sherwood
+build: need-build ## target/release/sherwood, the program for production
 	$(CARGO) build --release --locked -p sherwood
 
-demo: build ## build, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
-	target/release/sherwood demo $(ARGS)
+demo: need-build ## build quickly, then run `sherwood demo` (flags: make demo ARGS="--headless --seed 2")
+	$(CARGO) build --profile quick --locked -p sherwood
+	target/quick/sherwood demo $(ARGS)
 
 dist: need-dist ## packages in target/dist: Debian's, a static program, debug symbols, and the Helm chart
 	$(CARGO) build --profile packaged --locked -p sherwood
