@@ -34,6 +34,7 @@ impl Subject {
     fn find(text: &str, built_in: &Arc<Model>) -> Result<Self, Failure> {
         match file(text) {
             Some((path, name)) => Self::read(path, name),
+            None if !built_in.scenarios().contains_key(text) => Err(unknown(text, built_in)),
             None => Ok(Self {
                 scenario: text.to_owned(),
                 document: None,
@@ -114,6 +115,16 @@ impl Subject {
             ))),
         }
     }
+}
+
+/// Returns the failure of a command that was given the name of no scenario of `model`.
+fn unknown(name: &str, model: &Model) -> Failure {
+    let names: Vec<_> = model.scenarios().keys().map(String::as_str).collect();
+    Failure::usage(format!(
+        "there is no scenario `{name}` with limited backends; choose one of {}, or name a file. Scenarios \
+         of tenants and deadlines are for `sherwood sim run` and `compare`; `sherwood sim list` has all",
+        names.join(", ")
+    ))
 }
 
 /// Returns the named scenarios, or all built-in ones that limit some backend.
