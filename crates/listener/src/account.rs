@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(total.load(Relaxed), 7);
     }
     #[test]
-    fn bound_of_memory_of_unknown_size_counts_until_the_account_is_dropped() {
+    fn upper_bound_of_uncounted_memory_is_included_until_the_account_is_dropped() {
         let total = Arc::new(crate::tests::Bounded::new(0));
         let mut account = Account::new(Arc::clone(&total) as Arc<dyn BufferBytes>).with_uncounted(30);
         account.set(7);

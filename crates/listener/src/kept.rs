@@ -96,7 +96,7 @@ mod tests {
     use crate::tests::Bounded;
 
     #[test]
-    fn kept_bytes_beyond_a_clients_own_are_taken_from_the_budget_and_given_back() {
+    fn bytes_above_a_clients_free_allowance_are_taken_from_the_shared_budget_and_returned() {
         let budget = Arc::new(Bounded::new(2 * STEP_BYTES as u64));
         let client = || KeptMemory::new(Arc::clone(&budget) as Arc<dyn BufferBytes>);
         let (mut one, mut two) = (client(), client());
@@ -118,12 +118,12 @@ mod tests {
     }
 
     #[test]
-    fn allocations_count_with_what_they_are_rounded_up_by() {
+    fn allocation_size_includes_the_rounding_by_the_allocator() {
         assert_eq!([0, 1, 16, 250, 4096].map(allocated), [0, 16, 32, 288, 4608]);
     }
 
     #[test]
-    fn plain_counter_has_no_bound() {
+    fn plain_counter_grants_any_amount_of_kept_memory() {
         let counter = Arc::new(AtomicU64::new(0));
         let mut kept = KeptMemory::new(Arc::clone(&counter) as Arc<dyn BufferBytes>);
         assert!(kept.grow_to(1 << 30));

@@ -571,7 +571,7 @@ fn flush_all_calls_the_flush_of_the_backends() {
 }
 
 #[test]
-fn keys_of_an_unfinished_get_are_counted_until_it_ends() {
+fn memory_of_the_keys_of_an_unfinished_get_is_counted_until_it_ends() {
     let shared = Arc::new(Shared::new(
         ListenerOptions { threads: 1, ..ListenerOptions::default() },
         service(cache(1), Routing::single(Target { read_through: true, ..target(0) }), Some(fake())),

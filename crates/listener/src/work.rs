@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turn_ends_by_the_sum_of_its_work() {
+    fn scheduling_turn_ends_once_its_total_work_reaches_the_bound() {
         let mut work = Work::default();
         assert!(!work.ends_turn());
         work.add(TURN_MAX - 1);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn command_beyond_its_bound_is_refused_and_adds_nothing() {
+    fn command_over_the_work_bound_is_refused_and_adds_no_work() {
         let mut work = Work::default();
         assert_eq!(work.begin(COMMAND_MAX + 1), Err(TooMuch));
         assert_eq!(work.begin(u64::MAX), Err(TooMuch));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_pairs_of_bytes_does_not_overflow() {
+    fn work_of_comparing_two_values_does_not_overflow() {
         assert_eq!(pairs(2048, 2048), (2048 * 2048) / 4 + 4 * 4096);
         assert!(pairs(usize::MAX, usize::MAX) > COMMAND_MAX);
     }

@@ -174,7 +174,7 @@ mod tests {
         assert!(!demand.best_effort);
     }
     #[test]
-    fn joined_demand_needs_the_later_write() {
+    fn joined_demand_requires_the_later_of_both_writes() {
         let mut demand = Demand { after: 7, ..Demand::default() };
         demand.join(&Demand { after: 5, ..Demand::default() });
         assert_eq!(demand.after, 7);

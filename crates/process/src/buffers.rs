@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffer_budget_can_be_used_up_and_refusals_are_counted() {
+    fn whole_buffer_budget_can_be_taken_and_refusals_are_counted() {
         let buffers = Buffers::new(STEP_BYTES + 10);
         let (mut one, mut two) = (buffers.hold(), buffers.hold());
         assert!(one.take(10), "with a step to spare");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_bytes_take_half_of_the_buffer_budget_and_leave_the_rest_to_answers() {
+    fn memory_kept_between_commands_takes_at_most_half_of_the_buffer_budget() {
         let buffers = Buffers::new(100);
         assert!(buffers.take_kept(50) && !buffers.take_kept(1));
         let mut hold = buffers.hold();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn most_bytes_is_the_peak_since_the_last_call() {
+    fn most_bytes_returns_the_peak_since_its_last_call() {
         let buffers = Buffers::new(100);
         assert!(buffers.hold().take(60));
         let uncounted = buffers.uncounted(7);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn guarded_bytes_keep_nothing_that_was_taken_in_advance() {
+    fn guard_returns_the_unused_part_of_its_hold_to_the_buffer_budget() {
         let buffers = Buffers::new(1 << 20);
         let mut hold = buffers.hold();
         assert!(hold.take(100));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn last_clone_of_guarded_bytes_returns_them_to_the_buffer_budget() {
+    fn dropping_the_last_clone_of_guarded_bytes_returns_them_to_the_buffer_budget() {
         let buffers = Buffers::new(100);
         let mut hold = buffers.hold();
         assert!(hold.take(100));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_of_connections_do_not_use_the_buffer_budget() {
+    fn connection_buffers_are_counted_but_do_not_use_the_buffer_budget() {
         let buffers = Buffers::new(10);
         buffers.add(100);
         assert!(buffers.hold().take(10), "they take nothing from the budget");
@@ -345,7 +345,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn held_bytes_are_at_least_the_granted_ones_and_within_the_buffer_budget(
+        fn bytes_taken_from_the_buffer_budget_cover_all_grants_and_stay_within_it(
             bytes_max in 0..100_000u64,
             takes in prop::collection::vec((0..4usize, 0..50_000usize, any::<bool>()), 0..40),
         ) {

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_found_behind_any_program_name() {
+    fn cpu_times_are_parsed_whatever_characters_the_program_name_has() {
         let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 8 0 4200 999 12\n";
         let (user, system) = (Duration::from_millis(1500), Duration::from_millis(500));
         assert_eq!(times_of(stat), Some(CpuTimes { user, system }));

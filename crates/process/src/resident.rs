@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_of_what_clients_may_hold_hides_no_memory_of_the_cache() {
+    fn oversized_allowance_for_clients_hides_no_memory_of_the_cache() {
         let mut watch = watch();
         watch.grant(1 << 40);
         let counted = Counted { blocks: 95 * MIB, tables: 5 * MIB };

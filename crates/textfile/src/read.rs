@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_is_the_one_line_of_its_file() {
+    fn secret_is_the_only_line_of_its_file_without_line_end_or_byte_order_mark() {
         for contents in [&b"sesame"[..], b"sesame\n", b"sesame\r\n", b"\xef\xbb\xbfsesame\n"] {
             assert_eq!(secret_of(contents).unwrap(), "sesame", "{contents:?}");
         }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn secret_file_that_is_not_one_line_is_refused_without_being_quoted() {
+    fn invalid_secret_file_is_refused_and_its_error_does_not_quote_it() {
         for (contents, said) in [
             (&b""[..], "is empty"),
             (b"\n", "is empty"),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_byte_order_mark_and_only_at_the_beginning_is_removed() {
+    fn only_a_single_leading_byte_order_mark_is_removed() {
         let (_directory, path) = file("\u{feff}a\u{feff}b".as_bytes());
         assert_eq!(text(&path, Rules::DEFAULT).unwrap(), "a\u{feff}b");
         assert_eq!(input(&path).unwrap(), "a\u{feff}b");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_at_once() {
+    fn pipe_socket_directory_or_device_is_refused_without_waiting() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());

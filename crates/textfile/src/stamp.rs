@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamp_is_settled_once_the_file_is_older_than_the_steps_of_its_times() {
+    fn file_stamp_is_settled_once_the_last_change_is_over_two_seconds_old() {
         let at = |seconds: i64| Stamp { device: 1, number: 1, bytes: 1, times: [(5, 0), (seconds, 0)] };
         let now = UNIX_EPOCH + Duration::from_secs(100);
         assert!(at(97).is_settled(now));

@@ -41,7 +41,7 @@ mod tests {
     use ring::digest::{SHA256, digest};
 
     #[test]
-    fn generated_code_is_that_of_the_definition() {
+    fn generated_code_matches_the_protobuf_definition() {
         let definition = include_bytes!("../../../proto/sherwood/v1/tickets.proto");
         let digest = digest(&SHA256, definition);
         let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();

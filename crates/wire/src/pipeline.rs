@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_has_begun_from_its_first_byte_to_its_last() {
+    fn has_begun_is_true_while_a_reply_is_partly_received() {
         for (bytes, has_begun) in [
             (&b""[..], false),
             (b"3", true),

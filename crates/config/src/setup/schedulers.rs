@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scheduler_url_has_scheme_host_port_and_perhaps_a_name() {
+    fn scheduler_url_needs_scheme_host_and_port_and_may_have_a_name() {
         let shown = |text: &str| text.parse::<SchedulerUrl>().map(|url| url.to_string());
         assert_eq!(shown("http://127.0.0.1:8080").unwrap(), "http://127.0.0.1:8080/default");
         assert_eq!(shown("https://a.example:443/catalog-1").unwrap(), "https://a.example:443/catalog-1");

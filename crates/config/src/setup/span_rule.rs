@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_of_a_url_has_no_port_and_no_user() {
+    fn host_of_a_url_excludes_scheme_port_and_path() {
         assert_eq!(host_of("https://[::1]:80/x"), Some("::1"));
         assert_eq!(host_of("http://h"), Some("h"));
         assert_eq!([host_of("h/x"), host_of("http:///x")], [None, None]);

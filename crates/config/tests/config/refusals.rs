@@ -635,7 +635,7 @@ fn oversized_or_binary_configuration_file_is_named() {
 }
 
 #[test]
-fn configuration_that_a_reload_could_not_read_again_is_refused() {
+fn configuration_in_a_pipe_or_device_is_refused_because_a_reload_could_not_reread_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pipe.toml");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_all_threads_are_counted_from_the_last_reset() {
+    fn command_calls_of_all_threads_are_summed_since_the_last_reset() {
         let calls = Calls::default();
         calls.of(0, 2).count(0);
         calls.of(1, 2).count(0);

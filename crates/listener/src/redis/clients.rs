@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn list_of_clients_over_the_size_limit_is_refused_and_part_of_it_is_not() {
+    fn client_list_over_the_size_limit_is_refused_but_a_shorter_selection_is_returned() {
         let (clients, now) = (Clients::default(), Instant::from_secs(1));
         let name = || "x".repeat(NAME_BYTES_MAX);
         let cards: Vec<_> = (0..1400)

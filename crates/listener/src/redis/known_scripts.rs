@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_of_locks_are_known_whatever_their_white_space_and_quotes() {
+    fn lock_scripts_are_recognized_regardless_of_white_space_and_quotes() {
         for (script, meaning) in [
             (
                 "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end",
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_scripts_are_bounded() {
+    fn number_of_remembered_scripts_is_bounded_and_the_oldest_is_forgotten() {
         let mut scripts = Scripts::default();
         for number in 0..=REMEMBERED_MAX {
             scripts.remember(number.to_string(), Meaning::Release);

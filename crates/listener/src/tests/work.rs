@@ -72,7 +72,7 @@ fn dearest() -> Vec<(String, u64, &'static str)> {
 }
 
 #[test]
-fn costliest_form_of_each_memcached_command_is_counted_and_bounded() {
+fn work_of_the_costliest_form_of_each_memcached_command_is_counted_and_bounded() {
     for (line, least, answer) in dearest() {
         let (said, works) = turns(&mut client(), line.as_bytes());
         assert!(said.starts_with(answer.as_bytes()), "{line:.40}: {:.100}", said.escape_ascii());
@@ -83,7 +83,7 @@ fn costliest_form_of_each_memcached_command_is_counted_and_bounded() {
 }
 
 #[test]
-fn pipeline_of_dear_memcached_commands_goes_on_in_the_next_turn() {
+fn pipeline_of_expensive_memcached_commands_is_split_over_several_scheduling_turns() {
     for (line, _, answer) in dearest() {
         let (_, alone) = turns(&mut client(), line.as_bytes());
         let (said, works) = turns(&mut client(), line.repeat(PIPELINED).as_bytes());
@@ -97,7 +97,7 @@ fn pipeline_of_dear_memcached_commands_goes_on_in_the_next_turn() {
 }
 
 #[test]
-fn append_to_a_value_beyond_the_bound_of_work_is_refused_and_changes_nothing() {
+fn append_to_too_large_a_value_is_refused_and_changes_nothing() {
     let mut client = InMemoryClient::memcached(options(8 * MIB), big_service(8 * MIB), clock());
     let refused = "SERVER_ERROR the value is too large to append to, since other clients would wait; the sum may \
                    have 4 MiB\r\n";
@@ -260,7 +260,7 @@ fn ran(mut inputs: Vec<Vec<u8>>) -> Rc<RefCell<Wires>> {
 }
 
 #[test]
-fn input_whose_commands_are_all_quiet_is_acknowledged_at_once() {
+fn tcp_input_that_produces_no_answer_is_acknowledged_at_once() {
     let quiet = b"set a 0 0 1 noreply\r\nv\r\n";
     let inputs = [&quiet[..], b"get none\r\n", &[&quiet[..], b"get none\r\n"].concat()];
     let wires = ran(inputs.map(<[u8]>::to_vec).to_vec());
@@ -268,7 +268,7 @@ fn input_whose_commands_are_all_quiet_is_acknowledged_at_once() {
 }
 
 #[test]
-fn client_with_a_cheap_command_waits_for_one_turn_of_clients_with_dear_ones() {
+fn client_with_a_cheap_command_waits_for_at_most_one_turn_of_an_expensive_client() {
     let dear = 8;
     let wires = ran(vec![b"append big 0 0 1\r\nx\r\n".repeat(20); dear]);
     let rounds = &wires.borrow().rounds;

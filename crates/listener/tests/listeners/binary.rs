@@ -84,7 +84,7 @@ fn check(client: &mut Client, sent: &[u8], expected: &Answer) {
 }
 
 #[test]
-fn text_and_binary_clients_of_one_port_share_items() {
+fn text_and_binary_clients_on_one_port_share_items() {
     let server = Server::start(options());
     let (mut binary, mut text) = (server.connect(), server.connect());
     check(&mut binary, &set("k", b"of a binary client"), &Answer::Done);
@@ -99,7 +99,7 @@ fn text_and_binary_clients_of_one_port_share_items() {
 }
 
 #[test]
-fn binary_requests_sent_in_single_bytes_are_answered() {
+fn binary_requests_sent_one_byte_at_a_time_are_answered() {
     let server = Server::start(options());
     let mut client = server.connect();
     for byte in [set("k", b"value"), get_quietly("k"), get_quietly("none"), no_op()].concat() {
@@ -129,7 +129,7 @@ fn ten_thousand_pipelined_binary_requests_are_answered_in_order() {
 }
 
 #[test]
-fn large_binary_value_is_received_and_sent_in_the_memory_of_its_item() {
+fn large_binary_value_is_received_directly_into_the_memory_of_its_item() {
     let server = Server::start(options());
     let (mut slow, mut other) = (server.connect(), server.connect());
     check(&mut other, &set("k", b"old"), &Answer::Done);

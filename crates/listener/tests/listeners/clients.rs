@@ -49,25 +49,25 @@ fn pylibmc_program_passes_against_the_memcached_listener() {
 }
 
 #[test]
-fn pylibmc_program_passes_by_the_binary_protocol() {
+fn pylibmc_client_program_passes_with_the_binary_protocol() {
     let server = Server::start(options());
     client_program_as("pylibmc", "pylibmc_.py", server.address().port(), &["binary"]);
 }
 
 #[test]
-fn sessions_of_php_as_packaged_keep_what_was_written() {
+fn php_sessions_stored_by_the_packaged_memcached_extension_are_read_back() {
     let server = Server::start(options());
     php_program("session.php", server.address().port(), &[]);
 }
 
 #[test]
-fn dalli_program_passes_against_the_memcached_listener() {
+fn dalli_client_program_passes_against_the_memcached_listener() {
     let server = Server::start(options());
     ruby_program("dalli_.rb", server.address().port(), &[]);
 }
 
 #[test]
-fn memjs_program_passes_against_the_memcached_listener() {
+fn memjs_client_program_passes_against_the_memcached_listener() {
     let server = Server::start(options());
     node_program("memjs.mjs", server.address().port(), &[]);
 }

@@ -76,7 +76,7 @@ fn memcached_client_libraries_log_in_with_a_password() {
 }
 
 #[test]
-fn binary_client_libraries_log_in_by_sasl() {
+fn binary_client_libraries_can_log_in_with_sasl() {
     let (server, _directory) = asking(Protocol::Memcached, options());
     let port = server.address().port();
     let user = ["alice", "open-sesame"];

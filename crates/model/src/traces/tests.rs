@@ -54,7 +54,7 @@ fn last_query_to_end_within_the_root_blocks() {
 }
 
 #[test]
-fn memory_of_traces_grows_with_their_queries_and_is_that_of_empty_queues_when_they_have_ended() {
+fn memory_of_traces_grows_with_their_queries_and_shrinks_when_they_end() {
     let mut traces = Traces::default();
     assert_eq!(traces.memory(), 0);
     let spans: Vec<_> = (0..100).flat_map(|trace| [query(trace, 0, 0, 1), query(trace, 1, 0, 2)]).collect();

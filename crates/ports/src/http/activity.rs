@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_without_requests_in_flight_is_idle_unless_http1() {
+    fn http2_or_silent_connection_without_requests_is_idle_and_http1_connection_is_not() {
         run(async {
             let activity = Arc::new(Activity::default());
             assert!(is_idle(&activity).await, "nothing was sent");

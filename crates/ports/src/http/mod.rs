@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn open_http_connection_counts_with_its_bound() {
+    async fn open_http_connection_counts_with_the_upper_bound_of_its_buffers() {
         let (buffers, bound) = (Buffers::new(0), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let listener = listener(bound).unwrap();
         let address = listener.local_addr().unwrap();

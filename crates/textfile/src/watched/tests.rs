@@ -51,7 +51,7 @@ impl Bed {
 }
 
 #[test]
-fn changed_file_is_read_again_and_an_unusable_one_keeps_the_value() {
+fn changed_file_is_reread_and_an_unusable_file_leaves_the_value_unchanged() {
     let bed = Bed::new("one");
     bed.assert_is("one");
     for (contents, expected) in [
@@ -74,7 +74,7 @@ fn changed_file_is_read_again_and_an_unusable_one_keeps_the_value() {
 }
 
 #[test]
-fn failure_is_kept_once_for_equal_contents_and_ends_with_usable_ones() {
+fn failure_stays_recorded_until_the_file_has_valid_contents() {
     let bed = Bed::new("one");
     bed.write("sesame\nopen\n");
     bed.assert_is("one");
@@ -88,7 +88,7 @@ fn failure_is_kept_once_for_equal_contents_and_ends_with_usable_ones() {
 }
 
 #[test]
-fn file_whose_link_is_replaced_is_read_again() {
+fn file_is_reread_when_a_symbolic_link_to_it_is_replaced() {
     let bed = Bed::new("unused");
     let path = |name: &str| bed.directory.path().join(name);
     // As Kubernetes replaces the files of a secret.
@@ -110,7 +110,7 @@ fn file_whose_link_is_replaced_is_read_again() {
 }
 
 #[test]
-fn change_that_leaves_the_metadata_equal_is_noticed() {
+fn recent_change_that_leaves_the_file_metadata_equal_is_noticed() {
     let bed = Bed::new("one");
     bed.write("two");
     // As if both were written within one step of the file system's clock.
@@ -119,7 +119,7 @@ fn change_that_leaves_the_metadata_equal_is_noticed() {
 }
 
 #[test]
-fn unchanged_file_is_read_no_more_once_its_stamp_is_settled() {
+fn file_with_a_settled_stamp_is_not_read_again_while_unchanged() {
     let bed = Bed::new("one");
     bed.age();
     // Its metadata has changed just now, so it may still change unnoticed.
@@ -133,7 +133,7 @@ fn unchanged_file_is_read_no_more_once_its_stamp_is_settled() {
 }
 
 #[test]
-fn refused_value_gives_way_to_that_of_the_files_or_the_one_before() {
+fn refused_value_is_replaced_by_the_new_value_of_the_files_or_by_the_previous_value() {
     let bed = Bed::new("one");
     // Their metadata are not checked.
     let watched = Watched { interval: Duration::from_secs(3600), ..bed.watched };
@@ -155,7 +155,7 @@ fn refused_value_gives_way_to_that_of_the_files_or_the_one_before() {
 }
 
 #[test]
-fn files_are_read_after_refusals_once_in_an_interval() {
+fn refusals_reread_the_files_at_most_once_per_interval() {
     let bed = Bed::new("one");
     let watched = Watched { interval: Duration::from_secs(3600), ..bed.watched };
     let refused = watched.current();
@@ -192,7 +192,7 @@ fn value_of_several_files_is_read_again_when_one_of_them_changes() {
 }
 
 #[test]
-fn value_that_was_set_stays_until_the_files_are_checked_again() {
+fn value_set_by_a_caller_stays_until_the_next_check_of_the_files() {
     let bed = Bed::new("one");
     let watched = Watched { interval: Duration::from_secs(3600), ..bed.watched };
     watched.set("set".to_owned());
@@ -202,7 +202,7 @@ fn value_that_was_set_stays_until_the_files_are_checked_again() {
 }
 
 #[test]
-fn contents_from_elsewhere_count_as_the_values() {
+fn change_of_included_contents_makes_a_new_value() {
     let elsewhere = Arc::new(Mutex::new("one".to_owned()));
     let load = {
         let elsewhere = Arc::clone(&elsewhere);

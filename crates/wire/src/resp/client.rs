@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn redis_text_of_another_length_than_announced_is_an_error() {
+    fn redis_bulk_string_with_a_wrong_announced_length_is_an_error() {
         let answers = [&b"$3\r\nvalue\r\n"[..], b"$6\r\nvalue\r\n$1\r\n", b"$0\r\nxx", b"$5\r\nvalue\n\r"];
         for answer in answers {
             assert_eq!(parse(answer), Err(ReplyError::LineEnd), "{}", answer.escape_ascii());
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn redis_line_that_does_not_end_with_both_characters_is_an_error() {
+    fn redis_line_that_does_not_end_with_cr_lf_is_an_error() {
         for answer in ["+OK\n", "-ERR no\n", ":1\n", "$1\nx\r\n", "*1\n", "_\n", "_1\r\n", "\u{2b}\n"] {
             assert_eq!(parse(answer.as_bytes()), Err(ReplyError::LineEnd), "{answer:?}");
         }
     }
 
     #[test]
-    fn redis_types_of_version_three_that_were_not_negotiated_are_refused() {
+    fn resp3_types_are_refused_if_resp3_was_not_negotiated() {
         for answer in [",1.5", "#t", "(1", "!3", "=5", "%1", "~1", ">1", "|1"] {
             let mark = answer.as_bytes()[0];
             assert_eq!(parse(format!("{answer}\r\n").as_bytes()), Err(ReplyError::Type(mark)), "{answer}");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_kept_requests_is_known_before_they_are_kept() {
+    fn memory_for_a_copied_request_is_predicted_exactly_before_it_is_copied() {
         let mut kept = KeptRequests::default();
         assert_eq!(kept.capacity(), 0);
         for length in [0, 1, 40, 300, 5, 5, 700, 1, 2000, 1, 1, 1] {

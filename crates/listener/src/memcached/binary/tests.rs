@@ -209,7 +209,7 @@ impl Client {
 }
 
 #[test]
-fn binary_get_and_its_forms_return_flags_value_and_key() {
+fn binary_get_variants_return_flags_and_value_and_the_key_if_requested() {
     let mut client = Client::plain();
     client.check(&[frame(SET, "a").numbers(&[7, 0]).with("v\r\n")], &["01"]);
     let gets = [frame(GET, "a"), frame(GETK, "a"), frame(GETQ, "a"), frame(GETKQ, "a")];
@@ -221,7 +221,7 @@ fn binary_get_and_its_forms_return_flags_value_and_key() {
 }
 
 #[test]
-fn binary_stores_succeed_only_under_their_conditions() {
+fn binary_add_fails_for_existing_items_and_replace_append_prepend_delete_for_missing_ones() {
     let mut client = Client::plain();
     let add = |key: &str| frame(ADD, key).numbers(&[1, 0]).with("x");
     let replace = |key: &str| frame(REPLACE, key).numbers(&[2, 0]).with("y");
@@ -236,7 +236,7 @@ fn binary_stores_succeed_only_under_their_conditions() {
 }
 
 #[test]
-fn quiet_binary_commands_answer_only_their_errors() {
+fn quiet_binary_commands_are_answered_only_if_they_fail() {
     let mut client = Client::plain();
     let stores = [
         frame(SETQ, "a").numbers(&[0, 0]).with("5"),
@@ -272,7 +272,7 @@ fn quiet_binary_commands_answer_only_their_errors() {
 }
 
 #[test]
-fn binary_store_with_another_cas_changes_nothing() {
+fn binary_command_with_a_wrong_cas_fails_and_changes_nothing() {
     let mut client = Client::plain();
     let stored = client.replies(&set("a", "x").bytes())[0].cas;
     assert!(stored != 0 && stored == client.cas_of("a"));
@@ -301,7 +301,7 @@ fn binary_store_with_another_cas_changes_nothing() {
 }
 
 #[test]
-fn binary_counts_create_numbers_wrap_around_and_stop_at_zero() {
+fn binary_increment_creates_numbers_and_wraps_around_and_decrement_stops_at_zero() {
     let mut client = Client::plain();
     let number = |reply: &Reply| u64::from_str_radix(&hex(&reply.value), 16).unwrap();
     let mut counted = |frame: Frame| number(&client.replies(&frame.bytes())[0]);
@@ -328,7 +328,7 @@ fn hex(value: &str) -> String {
 }
 
 #[test]
-fn binary_items_expire_and_are_touched() {
+fn binary_touch_and_gat_change_the_expiry_time_of_items() {
     let mut client = Client::plain();
     let soon = |key: &str| frame(SET, key).numbers(&[3, 10]).with("x");
     client.check(&[soon("a"), soon("b"), soon("c"), soon("d")], &["01"; 4]);
@@ -353,7 +353,7 @@ fn binary_items_expire_and_are_touched() {
 }
 
 #[test]
-fn binary_flush_removes_items_now_or_after_its_delay() {
+fn binary_flush_removes_all_items_at_once_or_after_the_given_delay() {
     let mut client = Client::plain();
     client.check(&[set("a", "x"), frame(FLUSH, ""), frame(GET, "a")], &["01", "08", "00 error 1 Not found"]);
     client.check(&[set("a", "x"), frame(FLUSH, "").numbers(&[10]), frame(GET, "a")], &["01", "08", "00 0 x"]);
@@ -362,7 +362,7 @@ fn binary_flush_removes_items_now_or_after_its_delay() {
 }
 
 #[test]
-fn binary_commands_about_the_server_are_answered() {
+fn binary_version_verbosity_noop_stat_and_quit_are_answered() {
     let mut client = Client::plain();
     let version = format!("0b {}", crate::VERSION);
     let asked = [frame(VERSION, ""), frame(VERBOSITY, "").numbers(&[1]), frame(NOOP, "")];
@@ -384,7 +384,7 @@ fn binary_commands_about_the_server_are_answered() {
 }
 
 #[test]
-fn binary_value_over_the_limit_is_refused_and_the_connection_stays() {
+fn binary_value_over_the_size_limit_is_refused_without_closing_the_connection() {
     let mut client = Client::plain();
     let large = "x".repeat(ITEM_BYTES_MAX as usize + 1);
     client.check(&[set("a", &large[1..])], &["01"]);
@@ -397,7 +397,7 @@ fn binary_value_over_the_limit_is_refused_and_the_connection_stays() {
 }
 
 #[test]
-fn bytes_that_are_no_binary_request_close_the_connection() {
+fn invalid_binary_requests_close_the_connection_but_unknown_commands_do_not() {
     for (bytes, expected) in [
         (frame(0x77, "k").bytes(), &["77 error 81 Unknown command", "0a"][..]),
         (frame(GET, "").bytes(), &["00 error 4 Invalid arguments", "closed"]),
@@ -415,7 +415,7 @@ fn bytes_that_are_no_binary_request_close_the_connection() {
 }
 
 #[test]
-fn binary_request_on_a_connection_of_the_text_protocol_is_not_accepted() {
+fn binary_request_on_a_text_protocol_connection_is_refused() {
     let mut client = Client::plain();
     let moment = client.moment();
     client.inner.send(moment, b"version\r\n");
@@ -425,7 +425,7 @@ fn binary_request_on_a_connection_of_the_text_protocol_is_not_accepted() {
 }
 
 #[test]
-fn binary_keys_of_any_bytes_are_routed_by_their_prefix() {
+fn binary_keys_with_arbitrary_bytes_are_routed_by_their_prefix() {
     let targets = [("c/".to_owned(), target(0)), ("u/".to_owned(), target(1))];
     let routing = Routing::by_prefix(sherwood_model::TenantId(0), targets).unwrap();
     let cache: Arc<Cache> = cache(2);

@@ -409,7 +409,7 @@ fn client_list_contains_clients_while_they_are_connected() {
 }
 
 #[test]
-fn info_has_calls_of_commands_and_processor_time() {
+fn info_reports_calls_per_command_and_cpu_time() {
     let listener = Listener::plain();
     let mut client = listener.client();
     listener.check(&mut client, &[("SET k v", "+OK"), ("GET k", "$1 v"), ("get k", "$1 v")]);

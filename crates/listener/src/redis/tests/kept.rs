@@ -36,7 +36,7 @@ fn names(keys: usize) -> String {
 }
 
 #[test]
-fn watched_keys_are_counted_with_their_memory_and_refused_beyond_the_budget() {
+fn memory_of_watched_keys_is_counted_and_watch_is_refused_over_the_budget() {
     let (listener, budget) = bounded(900 * KIB, None, false);
     let watch = format!("WATCH {}", names(1024));
     let mut clients: Vec<InMemoryClient> = Vec::new();
@@ -68,7 +68,7 @@ fn watched_keys_are_counted_with_their_memory_and_refused_beyond_the_budget() {
 }
 
 #[test]
-fn refused_watch_aborts_the_next_exec_until_keys_are_forgotten() {
+fn refused_watch_aborts_the_next_exec_unless_unwatch_comes_first() {
     let (listener, _) = bounded(0, None, false);
     let mut client = listener.client();
     let (watch, empty) = (format!("WATCH {}", names(20)), [("MULTI", "+OK"), ("EXEC", "*0")]);
@@ -90,7 +90,7 @@ fn refused_watch_aborts_the_next_exec_until_keys_are_forgotten() {
 }
 
 #[test]
-fn queued_commands_are_counted_with_their_memory_and_refused_beyond_the_budget() {
+fn memory_of_queued_commands_is_counted_and_queueing_is_refused_over_the_budget() {
     let (listener, budget) = bounded(64 * KIB, None, false);
     let (mut client, mut other) = (listener.client(), listener.client());
     let set = format!("SET k {}", "x".repeat(1000));
@@ -107,7 +107,7 @@ fn queued_commands_are_counted_with_their_memory_and_refused_beyond_the_budget()
 }
 
 #[test]
-fn kept_memory_is_given_back_by_each_end_of_a_transaction() {
+fn every_way_to_end_a_transaction_returns_its_memory_to_the_budget() {
     let (listener, budget) = bounded(64 * KIB, None, false);
     let set = format!("SET k {}", "x".repeat(1000));
     for end in ["EXEC", "DISCARD", "RESET", "QUIT", "NOSUCH", "disconnect"] {
@@ -128,7 +128,7 @@ fn kept_memory_is_given_back_by_each_end_of_a_transaction() {
 }
 
 #[test]
-fn small_transaction_is_executed_while_others_have_used_up_the_budget() {
+fn small_transaction_is_executed_without_any_shared_budget() {
     let (listener, budget) = bounded(0, None, false);
     for _ in 0..3 {
         listener.check(
@@ -143,7 +143,7 @@ fn small_transaction_is_executed_while_others_have_used_up_the_budget() {
 }
 
 #[test]
-fn keys_fetched_for_a_transaction_are_counted_and_refused_beyond_the_budget() {
+fn memory_of_keys_fetched_for_a_transaction_is_counted_and_refused_over_the_budget() {
     let (listener, budget) = bounded(32 * KIB, backends(), false);
     let mut client = listener.client();
     let read = |keys: usize| {
@@ -162,7 +162,7 @@ fn keys_fetched_for_a_transaction_are_counted_and_refused_beyond_the_budget() {
 }
 
 #[test]
-fn transaction_fetches_a_bounded_number_of_keys() {
+fn transaction_that_would_fetch_too_many_keys_is_refused() {
     let (listener, budget) = bounded(1 << 30, backends(), false);
     let mut client = listener.client();
     listener.check(&mut client, &[("MULTI", "+OK")]);
@@ -179,7 +179,7 @@ fn transaction_fetches_a_bounded_number_of_keys() {
 }
 
 #[test]
-fn writes_of_many_keys_are_counted_until_the_store_has_them_and_refused_beyond_the_budget() {
+fn write_through_of_many_keys_is_refused_over_the_budget_and_returns_its_memory() {
     let (listener, budget) = bounded(64 * KIB, backends(), true);
     let mut client = listener.client();
     let keys = |keys: usize| (0..keys).map(|key| format!("k{key}")).collect::<Vec<_>>().join(" ");
@@ -199,7 +199,7 @@ fn writes_of_many_keys_are_counted_until_the_store_has_them_and_refused_beyond_t
 /// Has clients draw commands on transactions, and checks after each that the budget holds and that
 /// a small transaction is executed, and at the end that all of it is given back.
 #[test]
-fn kept_memory_is_within_its_budget_and_given_back_in_any_order_of_commands() {
+fn random_commands_keep_memory_within_the_budget_and_return_all_of_it() {
     let mut refused = 0;
     for seed in 0..50 {
         let (listener, budget) = bounded(32 * KIB, None, false);
@@ -247,7 +247,7 @@ fn kept_by_steps(listener: &Listener, input: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn keys_and_answers_of_a_command_that_is_put_aside_are_counted_until_it_ends() {
+fn memory_of_a_command_executed_in_portions_is_counted_until_it_ends() {
     let cache = cache(1);
     let listener = Listener::new(Arc::clone(&cache), Routing::single(target(0, false)), None);
     cache.apply(&sherwood_model::CachePlan::Shared).unwrap();

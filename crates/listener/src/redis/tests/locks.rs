@@ -36,7 +36,7 @@ fn ask(listener: &Listener, client: &mut InMemoryClient, args: &[&str]) -> Strin
 }
 
 #[test]
-fn key_is_removed_or_stored_only_if_its_value_is_as_compared() {
+fn delifeq_delex_and_set_with_ifeq_or_ifne_act_only_if_the_comparison_holds() {
     let listener = Listener::plain();
     listener.check(
         &mut listener.client(),
@@ -73,7 +73,7 @@ fn key_is_removed_or_stored_only_if_its_value_is_as_compared() {
 }
 
 #[test]
-fn scripts_of_locks_are_executed_as_their_commands() {
+fn lock_scripts_have_the_effect_of_the_equivalent_commands() {
     let listener = Listener::plain();
     let mut client = listener.client();
     let mut check = |args: &[&str], expected: &str| {
@@ -113,7 +113,7 @@ fn scripts_of_locks_are_executed_as_their_commands() {
 }
 
 #[test]
-fn expiry_that_was_set_and_removed_again_is_a_change_of_a_watched_key() {
+fn setting_and_removing_an_expiry_counts_as_a_change_of_a_watched_key() {
     let listener = Listener::plain();
     let (mut watcher, mut other) = (listener.client(), listener.client());
     for change in [&["EXPIRE k 100", "PERSIST k"][..], &["GETEX k EX 100", "GETEX k PERSIST"]] {

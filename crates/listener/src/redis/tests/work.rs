@@ -159,7 +159,7 @@ const CHEAP: &[&str] = &[
 ];
 
 #[test]
-fn every_command_is_known_as_dear_or_cheap() {
+fn every_command_is_listed_as_either_expensive_or_cheap() {
     let dear = dearest();
     for command in super::super::table::COMMANDS.iter().flat_map(|command| {
         let subcommands = command.subcommands.iter();
@@ -187,7 +187,7 @@ fn turns(listener: &Listener, client: &mut InMemoryClient, input: &[u8]) -> (Vec
 }
 
 #[test]
-fn costliest_form_of_each_command_is_counted_and_bounded() {
+fn work_of_the_costliest_form_of_each_redis_command_is_counted_and_bounded() {
     for Dear { name, requests, least } in dearest() {
         let listener = listener();
         let (said, works) = turns(&listener, &mut listener.client(), &requests[0]);
@@ -214,7 +214,7 @@ fn costliest_form_of_each_command_is_counted_and_bounded() {
 }
 
 #[test]
-fn pipeline_of_dear_commands_goes_on_in_the_next_turn() {
+fn pipeline_of_expensive_redis_commands_is_split_over_several_scheduling_turns() {
     for Dear { name, requests, .. } in dearest() {
         let listener = listener();
         let (_, alone) = turns(&listener, &mut listener.client(), &requests[0]);
@@ -229,7 +229,7 @@ fn pipeline_of_dear_commands_goes_on_in_the_next_turn() {
 }
 
 #[test]
-fn transaction_of_dear_commands_is_bounded_or_executes_nothing() {
+fn transaction_of_expensive_commands_stays_within_the_work_bound_or_executes_nothing() {
     let aborted = b"-EXECABORT Transaction discarded because its commands would work";
     let mut refused = Vec::new();
     for Dear { name, requests, .. } in dearest().into_iter().filter(|dear| dear.name != "watch") {
@@ -252,7 +252,7 @@ fn transaction_of_dear_commands_is_bounded_or_executes_nothing() {
 }
 
 #[test]
-fn transaction_on_parts_of_large_values_and_on_small_ones_is_executed() {
+fn transaction_on_small_values_or_parts_of_large_values_is_executed() {
     let listener = listener();
     let mut client = listener.client();
     for line in [
@@ -276,7 +276,7 @@ fn transaction_on_parts_of_large_values_and_on_small_ones_is_executed() {
 }
 
 #[test]
-fn answers_that_a_client_does_not_want_end_its_turn() {
+fn large_replies_end_the_scheduling_turn_even_if_the_client_suppresses_them() {
     let listener = listener();
     let mut client = listener.client();
     listener.check(&mut client, &[("CLIENT REPLY OFF", "")]);
@@ -289,7 +289,7 @@ fn answers_that_a_client_does_not_want_end_its_turn() {
 }
 
 #[test]
-fn command_on_a_value_beyond_the_bound_of_work_is_refused_and_changes_nothing() {
+fn command_that_would_touch_too_large_a_value_is_refused_and_changes_nothing() {
     let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
     let options = Options { total_bytes: 64 << 20, item_bytes_max: 24 << 20, ..Options::default() };
     let cache = Arc::new(Cache::new(options, &[partition], SeededState::new(1)).unwrap());
@@ -319,7 +319,7 @@ fn command_on_a_value_beyond_the_bound_of_work_is_refused_and_changes_nothing() 
 }
 
 #[test]
-fn names_of_commands_patterns_and_pairs_beyond_the_bound_of_work_are_refused() {
+fn command_with_too_many_names_pattern_bytes_or_pairs_is_refused() {
     let listener = listener();
     let mut client = listener.client();
     let refused = "-ERR refused: the command would work as long";
@@ -335,7 +335,7 @@ fn names_of_commands_patterns_and_pairs_beyond_the_bound_of_work_are_refused() {
 }
 
 #[test]
-fn transaction_that_names_too_many_keys_is_refused_before_anything_is_locked() {
+fn transaction_is_refused_as_soon_as_its_queued_commands_name_too_many_keys() {
     let listener = listener();
     let mut client = listener.client();
     let keys: Vec<String> = (0..8000).map(|at| format!("k{at}")).collect();
@@ -347,7 +347,7 @@ fn transaction_that_names_too_many_keys_is_refused_before_anything_is_locked() {
 }
 
 #[test]
-fn command_with_many_keys_goes_on_in_later_turns_and_answers_their_number() {
+fn command_with_many_keys_spans_several_turns_and_returns_the_total_count() {
     let listener = listener();
     let mut client = listener.client();
     let pairs: Vec<String> = (0..3000).map(|at| format!("k{at} v")).collect();
@@ -364,7 +364,7 @@ fn command_with_many_keys_goes_on_in_later_turns_and_answers_their_number() {
 }
 
 #[test]
-fn mset_beyond_the_bound_of_work_goes_on_until_a_key_is_refused() {
+fn large_mset_is_executed_in_portions_and_stops_at_the_first_invalid_key() {
     let listener = listener();
     let mut client = listener.client();
     let pairs: Vec<String> = (0..30_000).map(|at| format!("k{at} {at}")).collect();
@@ -382,7 +382,7 @@ fn mset_beyond_the_bound_of_work_goes_on_until_a_key_is_refused() {
 }
 
 #[test]
-fn msetnx_of_one_key_many_times_compares_each_once() {
+fn msetnx_that_repeats_a_key_many_times_stores_its_last_value() {
     let listener = listener();
     let mut client = listener.client();
     let pairs: Vec<String> =

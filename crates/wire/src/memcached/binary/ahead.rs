@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scan_of_any_bytes_for_binary_keys_ends(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(0x80), Just(0)], 0..300)) {
+        fn scan_for_binary_keys_terminates_on_arbitrary_bytes(buf in prop::collection::vec(prop_oneof![any::<u8>(), Just(0x80), Just(0)], 0..300)) {
             prop_assert!(Ahead::of(&buf).count() <= buf.len() / HEADER_BYTES);
         }
     }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_parsed_by_the_server_and_its_responses_by_the_client() {
+    fn server_parses_binary_requests_of_the_client_and_client_parses_the_responses() {
         let mut bytes = Vec::new();
         let key = Key::new(b"key").expect("it is short");
         get_quietly(&mut bytes, key, *b"1234");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_reply_are_refused() {
+    fn invalid_binary_reply_is_an_error() {
         assert_eq!(parse(b"VALUE", 100), Err(ReplyError::Magic(b'V')));
         let mut out = Vec::new();
         response::value(&mut out, Echo { opcode: 0, opaque: [0; 4] }, b"", 0, 1, &[b'v'; 101]);
@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn incomplete_reply_needs_more_bytes_than_given(mut bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn incomplete_binary_reply_asks_for_more_bytes_than_given(mut bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             if let Some(first) = bytes.first_mut() {
                 *first = RESPONSE;
             }

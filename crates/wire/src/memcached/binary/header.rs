@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_is_read_as_it_was_written() {
+    fn written_binary_header_is_parsed_back_unchanged() {
         let header = Header {
             echo: Echo { opcode: 7, opaque: [1, 2, 3, 4] },
             status: 0x81,

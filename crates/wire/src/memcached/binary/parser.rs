@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn cas_makes_a_conditional_store_of_set_add_and_replace() {
+    fn set_add_and_replace_with_a_cas_become_conditional_stores() {
         for (number, verb) in [(opcode::SET, true), (opcode::ADDQ, true), (opcode::APPEND, false)] {
             let mut bytes = frame(number, if verb { &[0; 8] } else { b"" }, b"k", b"v");
             bytes[23] = 9;
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_no_request_end_the_connection_without_an_answer() {
+    fn bytes_that_do_not_begin_a_request_end_the_connection_without_an_answer() {
         for bytes in [&b"get a\r\n"[..], &[0x81; 24]] {
             assert_eq!(Parser::new(LIMITS).parse(bytes).event, Event::Lost);
             let mut two = frame(opcode::NOOP, b"", b"", b"");
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn value_over_the_limit_is_announced_before_it_arrives() {
+    fn value_over_the_limit_is_reported_from_its_header_before_the_value_arrives() {
         let begun = announced(opcode::ADD, &[0; 8], b"k", b"", u32::MAX);
         let Event::Request(request) = Parser::new(LIMITS).parse(&begun).event else { panic!("not parsed") };
         assert_eq!(request.command, Command::TooLarge { verb: StorageVerb::Add, key: b"k" });

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn error_response_has_status_and_text_and_a_miss_its_key_if_given() {
+    fn error_response_has_a_text_and_a_miss_has_the_key_instead_if_given() {
         let bytes = written(|out| error(out, ECHO, Status::Exists));
         let expected = b"\x81\x0d\x00\x00\x00\x00\x00\x02\x00\x00\x00\x14\x01\x02\x03\x04\
                          \x00\x00\x00\x00\x00\x00\x00\x00Data exists for key.";
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_head_of_a_value_has_value_head_bytes_max_bytes() {
+    fn longest_value_head_is_exactly_value_head_bytes_max_long() {
         let key = [b'k'; super::super::super::KEY_BYTES_MAX];
         let bytes = written(|out| value_head(out, ECHO, &key, u32::MAX, u64::MAX, 1 << 30));
         assert_eq!(bytes.len(), VALUE_HEAD_BYTES_MAX);

@@ -38,7 +38,7 @@ fn binary_client_is_served_after_login_with_the_right_password() {
 }
 
 #[test]
-fn login_in_two_steps_is_accepted_and_a_step_without_the_first_is_not() {
+fn sasl_login_in_two_steps_succeeds_but_a_second_step_without_the_first_fails() {
     let mut two = client();
     let steps = [auth(""), frame(STEP, "PLAIN").with("bob\x00bob\x0012345678"), set("a", "x")];
     two.check(&steps, &["21 error 21", "22 Authenticated", "01"]);
@@ -46,7 +46,7 @@ fn login_in_two_steps_is_accepted_and_a_step_without_the_first_is_not() {
 }
 
 #[test]
-fn login_that_is_no_plain_login_of_the_user_itself_fails() {
+fn sasl_login_fails_for_another_mechanism_malformed_data_or_a_different_identity() {
     for refused in [
         auth("ann\x00bob\x0012345678"),
         auth("\x00bob"),
@@ -62,7 +62,7 @@ fn login_that_is_no_plain_login_of_the_user_itself_fails() {
 }
 
 #[test]
-fn command_before_the_login_is_refused_and_closes_the_connection() {
+fn binary_command_before_login_is_refused_and_closes_the_connection() {
     for opcode in [GET, SET, DELETE, STAT, FLUSH, NOOP, QUIT, GETQ, 0x77] {
         let mut refused = frame(opcode, if matches!(opcode, STAT | FLUSH | NOOP | QUIT) { "" } else { "k" });
         if opcode == SET {
@@ -89,7 +89,7 @@ fn connection_closes_after_too_many_failed_binary_logins() {
 }
 
 #[test]
-fn login_commands_are_unknown_to_a_listener_without_passwords() {
+fn sasl_commands_are_unknown_commands_on_a_listener_without_passwords() {
     let mut client = Client::plain();
     let asked = [frame(MECHANISMS, ""), auth("\x00bob\x0012345678"), frame(NOOP, "")];
     client.check(&asked, &["20 error 81 Unknown command", "21 error 81 Unknown command", "0a"]);
@@ -110,7 +110,7 @@ impl Passwords for Users {
 }
 
 #[test]
-fn binary_clients_have_the_items_of_the_tenant_they_logged_in_as() {
+fn binary_client_sees_the_items_of_the_tenant_it_logged_in_as() {
     let routes = |tenant: u16| {
         let routes =
             [(String::new(), crate::routing::Target { tenant: TenantId(tenant), ..target(tenant - 1) })];

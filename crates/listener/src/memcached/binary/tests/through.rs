@@ -40,7 +40,7 @@ fn misses_of_consecutive_gets_are_fetched_together_and_answered_in_order() {
 }
 
 #[test]
-fn command_behind_a_get_is_executed_after_its_fetch() {
+fn command_after_a_binary_get_is_executed_once_the_missing_key_is_fetched() {
     let (mut client, fake) = through();
     client.check(&[frame(GET, "a/1"), set("a/1", "new"), frame(GET, "a/1")], &["00 0 <1>", "01", "00 0 new"]);
     assert_eq!(fake.log(), ["fetch 0 1", "write 0 1"]);
@@ -53,7 +53,7 @@ fn command_behind_a_get_is_executed_after_its_fetch() {
 }
 
 #[test]
-fn more_misses_than_are_fetched_at_once_are_all_answered() {
+fn more_binary_misses_than_one_fetch_can_hold_are_all_answered() {
     let (mut client, _) = through();
     let keys: Vec<String> = (0..150).map(|key| format!("a/{key}")).collect();
     let mut gets: Vec<Frame> = keys.iter().map(|key| frame(GETKQ, key)).collect();
@@ -64,7 +64,7 @@ fn more_misses_than_are_fetched_at_once_are_all_answered() {
 }
 
 #[test]
-fn failed_fetch_is_a_miss_and_a_rejected_one_an_error_of_a_loud_get() {
+fn failed_fetch_is_a_miss_and_a_rejected_fetch_an_error_unless_the_get_is_quiet() {
     let (mut client, _) = through();
     let rejected = "00 error 86 the answer is expected after 35.2 ms, too late";
     let gets = ["a/bad", "a/rejected", "a/full"].map(|key| frame(GET, key));
@@ -88,7 +88,7 @@ fn binary_writes_are_answered_once_the_store_has_acknowledged_them() {
 }
 
 #[test]
-fn binary_command_that_depends_on_the_present_value_is_refused() {
+fn write_through_refuses_binary_commands_with_client_flags_or_that_need_the_old_value() {
     let (mut client, fake) = through();
     for refused in [
         frame(ADD, "w/1").numbers(&[0, 0]).with("x"),

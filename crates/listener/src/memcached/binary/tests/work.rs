@@ -21,7 +21,7 @@ fn dearest() -> Vec<(Frame, u64)> {
 }
 
 #[test]
-fn costliest_form_of_each_binary_command_is_counted_and_bounded() {
+fn work_of_the_costliest_form_of_each_binary_command_is_counted_and_bounded() {
     for (frame, least) in dearest() {
         let (said, works) = turns(&mut client(), &frame.bytes());
         let status = said.get(6..8).unwrap_or(&[0, 0]);
@@ -32,7 +32,7 @@ fn costliest_form_of_each_binary_command_is_counted_and_bounded() {
 }
 
 #[test]
-fn pipeline_of_dear_binary_commands_goes_on_in_the_next_turn() {
+fn pipeline_of_expensive_binary_commands_is_split_over_several_scheduling_turns() {
     for (frame, _) in dearest() {
         let (_, alone) = turns(&mut client(), &frame.bytes());
         let input = [frame.bytes().repeat(PIPELINED), self::frame(NOOP, "").bytes()].concat();
