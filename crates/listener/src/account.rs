@@ -1,8 +1,9 @@
 //! Accounting of the bytes that the buffers of clients' connections hold.
 //!
 //! Each buffer has its own bound, so an [`Account`] refuses nothing. The sum is the memory that the
-//! process uses for its clients beside the cache, which eviction cannot reduce. What clients have
-//! the listener keep between commands is taken from a budget instead ([`Kept`](super::kept::Kept)).
+//! process uses for its clients beside the cache, which eviction cannot reduce. Memory for what the
+//! listener keeps for a client between commands is taken from a budget instead
+//! ([`Kept`](super::kept::Kept)).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,24 +20,24 @@ pub trait BufferBytes: Send + Sync {
     /// Subtracts `bytes` from the count; never more than were added.
     fn subtract(&self, bytes: u64);
 
-    /// Adds the bound of memory of a connection whose size is not known, bytes.
+    /// Adds an upper bound, in bytes, for memory of a connection whose exact size is unknown.
     fn add_uncounted(&self, bytes_max: u64);
 
-    /// Subtracts a bound that was added.
+    /// Subtracts a bound that [`add_uncounted`](Self::add_uncounted) has added.
     fn subtract_uncounted(&self, bytes_max: u64);
 
-    /// Takes `bytes` for watched keys and queued commands, or returns false if less is left of
-    /// their part of the budget. They are not to be added to the count.
+    /// Takes `bytes` from the budget for watched keys and queued commands; returns false if less is
+    /// left. The caller does not [`add`](Self::add) these bytes as well.
     fn take_kept(&self, bytes: u64) -> bool;
 
-    /// Gives back `bytes` that were taken.
+    /// Returns to the budget `bytes` taken by [`take_kept`](Self::take_kept).
     fn return_kept(&self, bytes: u64);
 
-    /// Returns the most bytes that can be taken at a time, over all clients.
+    /// Returns the size of the budget for watched keys and queued commands of all clients, bytes.
     fn kept_bytes_max(&self) -> u64;
 }
 
-/// Counts bytes with a plain atomic counter, without a bound, and only those whose number is known.
+/// A plain atomic counter: grants any amount, and ignores memory whose exact size is unknown.
 impl BufferBytes for AtomicU64 {
     fn add(&self, bytes: u64) {
         self.fetch_add(bytes, Relaxed);
@@ -68,7 +69,7 @@ impl BufferBytes for AtomicU64 {
 pub(super) struct Account {
     total: Arc<dyn BufferBytes>,
     bytes: usize,
-    /// Bound of memory whose size is not known, bytes.
+    /// Upper bound of memory whose exact size is unknown, bytes.
     uncounted: u64,
 }
 
@@ -78,7 +79,7 @@ impl Account {
         Self { total, bytes: 0, uncounted: 0 }
     }
 
-    /// Counts the bound of further memory as well, whose size is not known.
+    /// Also counts `bytes_max`, the upper bound of further memory whose exact size is unknown.
     pub(super) fn with_uncounted(mut self, bytes_max: usize) -> Self {
         self.uncounted += bytes_max as u64;
         self.total.add_uncounted(bytes_max as u64);

@@ -17,7 +17,7 @@ pub trait Clock: Send + Sync {
     /// it.
     fn at_unix(&self, unix: Duration) -> Instant;
 
-    /// Returns the processor time of the process so far; zero where it is not known.
+    /// Returns the processor time of the process so far; zero where it is unknown.
     fn cpu_times(&self) -> CpuTimes {
         CpuTimes::default()
     }
@@ -32,9 +32,9 @@ pub trait Clock: Send + Sync {
 /// Processor time of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Time in the program.
+    /// Time spent in the program's own code.
     pub user: Duration,
-    /// Time in the system on behalf of the program.
+    /// Time spent in the kernel on behalf of the program.
     pub system: Duration,
 }
 

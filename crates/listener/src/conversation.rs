@@ -20,7 +20,7 @@ use super::store::StoreWrite;
 use super::tenants::TenantSlot;
 use crate::clock::Moment;
 
-/// The source of the conversations of a protocol, shared by all threads of a listener.
+/// Creates the conversations of a protocol; shared by all threads of a listener.
 pub(super) trait Conversations: Send + Sync + 'static {
     /// The state of one client of the protocol.
     type Conversation: Conversation;
@@ -33,8 +33,8 @@ pub(super) trait Conversations: Send + Sync + 'static {
     /// The answer to a client over the limit on connections, before its connection is closed.
     const TOO_MANY: &'static [u8];
 
-    /// Most bytes of a client's state that [`Conversation::kept_bytes`] does not tell, beside the
-    /// conversation itself.
+    /// Maximum size of a client's state that [`Conversation::kept_bytes`] does not include, bytes;
+    /// without the conversation value itself.
     const UNCOUNTED_BYTES_MAX: usize = 0;
 
     /// Starts the conversation of a new client on thread number `thread`.
@@ -53,7 +53,7 @@ pub(super) trait Conversation: Send + 'static {
     /// is not full at the call and may exceed its bound by one answer.
     fn advance(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance;
 
-    /// Tells the addresses of the connection, once, before anything else.
+    /// Receives the addresses of the connection; called once, before every other method.
     fn introduce(&mut self, _peer: Peer) {}
 
     /// Returns the keys of the commands at the start of `input` that a quick scan finds: only for
@@ -65,8 +65,8 @@ pub(super) trait Conversation: Send + 'static {
     /// Returns the slot of the client's tenant among those of the listener.
     fn slot(&self) -> TenantSlot;
 
-    /// Returns the bytes that the conversation keeps of commands to be executed later, without
-    /// those that are taken from the budget of [kept memory](super::kept).
+    /// Returns the bytes that the conversation keeps for unfinished or queued commands, without
+    /// those taken from the budget of [kept memory](super::kept).
     fn kept_bytes(&self) -> usize {
         0
     }

@@ -36,7 +36,7 @@ pub struct InMemoryClient {
     /// Most bytes that the buffers of a connection may hold.
     bytes_max: usize,
     closed: bool,
-    /// The work of the last turn.
+    /// The work done in the last scheduling turn.
     pub(super) work: Work,
 }
 
@@ -108,13 +108,13 @@ impl InMemoryClient {
         self.input.extend_from_slice(bytes);
     }
 
-    /// Returns true if there is more to do without further input.
+    /// Returns true if the client can go on without further input.
     pub(super) fn has_turn(&self) -> bool {
         !self.closed && self.input.len() >= self.need
     }
 
-    /// Gives the client a turn and returns the answers of that. `fetch` is called for the keys that
-    /// are fetched from backends.
+    /// Gives the client one scheduling turn and returns the answers produced in it. `fetch` returns
+    /// the results for keys to be fetched from backends.
     pub(super) fn turn(&mut self, moment: Moment, fetch: &mut impl FnMut(Vec<Wanted>) -> Fetched) -> Vec<u8> {
         let mut output = Output::default();
         let advance = self.conversation.advance(moment, self.input[..].into(), &mut output);

@@ -1,10 +1,10 @@
-//! Memory that a client has the listener keep between commands: watched keys, commands queued by
+//! Memory that the listener keeps for a client between commands: watched keys, commands queued by
 //! `MULTI`, and keys and writes that wait for a backend.
 //!
-//! Such memory has no end by itself, and the product of its bound and the number of clients is more
-//! than any machine has. So it shares one budget over all clients ([`BufferBytes::take_kept`]), and
-//! what does not fit is refused. The first [`OWN_BYTES`] of each client are its own: a client that
-//! watches a few keys is not refused because of others.
+//! Such memory is held for as long as the client likes, and its bound times the number of clients
+//! is more than any machine has. So all clients share one budget ([`BufferBytes::take_kept`]), and
+//! a command that would exceed it is refused. The first [`OWN_BYTES`] of each client do not count
+//! towards the budget: a client that watches a few keys is not refused because of others.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use sherwood_model::units::ByteSize;
 
 use super::account::BufferBytes;
 
-/// Bytes that each client can keep whatever others do; they count as the buffers of its connection
-/// do. Chosen: room for a usual transaction; with every connection in use, a fraction of the
-/// smallest budget.
+/// Bytes that each client may have kept in addition to the shared budget; they are counted like the
+/// buffers of its connection. Chosen: room for a usual transaction; with every connection in use, a
+/// fraction of the smallest budget.
 pub(super) const OWN_BYTES: usize = 4 << 10;
-/// Bytes by which a client's part of the budget changes, so that not every command changes the
-/// shared counter.
+/// Granularity at which a client takes and returns bytes of the budget, so that not every command
+/// changes the shared counter.
 const STEP_BYTES: usize = 4 << 10;
 
 /// The part of the shared budget that one client has taken, given back on drop.
@@ -27,13 +27,13 @@ pub(super) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// Creates the part of a client that keeps nothing yet.
+    /// Creates the part of a new client, which has taken nothing from the budget.
     pub(super) fn new(buffers: Arc<dyn BufferBytes>) -> Self {
         Self { buffers, taken: 0 }
     }
 
-    /// Takes what the client needs to keep `bytes` in all. Returns false if the budget has too
-    /// little left, and then takes nothing.
+    /// Takes from the budget what the client needs to keep `bytes` in all. Returns false, and takes
+    /// nothing, if too little of the budget is left.
     #[must_use]
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let shared = shared_part(bytes);
@@ -46,12 +46,12 @@ impl KeptMemory {
         true
     }
 
-    /// Returns true if nothing of the budget is taken.
+    /// Returns true if the client has taken nothing from the budget.
     pub(super) fn is_empty(&self) -> bool {
         self.taken == 0
     }
 
-    /// Gives back what a client that keeps `bytes` in all does not need.
+    /// Returns to the budget what a client that now keeps `bytes` in all does not need.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let shared = shared_part(bytes).min(self.taken);
         if shared < self.taken {

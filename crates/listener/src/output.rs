@@ -35,7 +35,8 @@ pub(super) struct Output {
     values: Vec<Placed>,
     /// Bytes of all `values`.
     pinned: usize,
-    /// The work of the turn that makes these answers. It stays when they are sent or reset.
+    /// The work of the scheduling turn that produces these answers. Sending or resetting them does
+    /// not change it.
     pub(super) work: Work,
 }
 
@@ -53,8 +54,8 @@ pub(super) struct Mark {
     values: usize,
 }
 
-/// Inserts answers into `out`, each at its offset in what `out` has before; offsets ascend. Takes
-/// time in proportion to the bytes behind the first one.
+/// Inserts answers into `out`, each at an offset into the contents of `out` before the call, in
+/// ascending order. Takes time in proportion to the bytes after the first offset.
 pub(super) fn insert<T>(
     out: &mut Vec<u8>,
     answers: impl Iterator<Item = (usize, T)>,
@@ -78,10 +79,10 @@ impl Output {
         self.bytes.len() + self.pinned
     }
 
-    /// Returns true if it has to be sent before another command is executed, also because the turn
-    /// has done enough work. Pinned values take no memory unless the client does not read: several
-    /// of them are sent at once, no more than can be copied within the bound of a connection's
-    /// output.
+    /// Returns true if the output has to be sent before another command is executed, because of its
+    /// size or because the scheduling turn has done enough work. Pinned values take no memory
+    /// unless the client does not read: several of them are sent at once, no more than can be
+    /// copied within the bound of a connection's output.
     pub(super) fn is_full(&self, options: &ListenerOptions) -> bool {
         let pinned_max = (PINNED_RATIO * options.output_bytes_max).min(options.item_size_max as usize);
         self.bytes.len() >= options.output_bytes_max || self.pinned >= pinned_max || self.work.ends_turn()
@@ -105,8 +106,8 @@ impl Output {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Appends a value like [`value`](Self::value), for a protocol that announces it by the bytes
-    /// that `head` appends, and puts nothing behind it.
+    /// Appends a value like [`value`](Self::value), but without a line end after it; `head` appends
+    /// the bytes before it.
     #[inline]
     pub(super) fn bare_value(&mut self, item: &Item<'_>, value: &[u8], head: impl FnOnce(&mut Vec<u8>)) {
         if let Some(pinned) = self.pin(item, value) {
@@ -160,7 +161,8 @@ impl Output {
         !self.values.is_empty()
     }
 
-    /// Takes the answers out like [`into_pending`](Self::into_pending); the work of the turn stays.
+    /// Takes the answers out like [`into_pending`](Self::into_pending), but keeps the count of
+    /// work.
     pub(super) fn take_pending(&mut self, sent: usize) -> (Vec<u8>, usize) {
         let work = self.work;
         let answers = std::mem::take(self);
@@ -168,7 +170,7 @@ impl Output {
         answers.into_pending(sent)
     }
 
-    /// Removes the answers, which were sent; the work of the turn stays.
+    /// Removes the answers after they were sent, but keeps the count of work.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.values.clear();

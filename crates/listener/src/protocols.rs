@@ -23,7 +23,7 @@ pub enum Protocol {
 /// A protocol's row of the table.
 pub(super) struct Entry {
     name: &'static str,
-    /// Starts the threads of a listener; the number starts its random sequence.
+    /// Starts the threads of a listener; the number is the seed of its random sequence.
     pub(super) serve: fn(Bound, Service, Arc<dyn Clock>, u64) -> io::Result<Running>,
     connection_bytes_max: fn(&ListenerOptions) -> usize,
 }
@@ -47,14 +47,14 @@ impl Protocol {
         }
     }
 
-    /// Returns the name, as the configuration has it.
+    /// Returns the name of the protocol in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.entry().name
     }
 
-    /// Returns the most bytes that the buffers of a connection can hold, without fetched values and
-    /// without what is taken from the budget of kept memory.
+    /// Returns the maximum size of the buffers of a connection, bytes, without fetched values and
+    /// without memory taken from the budget of kept memory.
     #[must_use]
     pub fn connection_bytes_max(self, options: &ListenerOptions) -> usize {
         (self.entry().connection_bytes_max)(options)

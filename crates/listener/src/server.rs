@@ -97,8 +97,8 @@ impl Bound {
         Self { tls: Some(tls), ..self }
     }
 
-    /// Starts the threads, for clients of `protocol`. They serve until the returned value is told
-    /// to stop or dropped. `seed` starts the random sequence of Redis's `RANDOMKEY`.
+    /// Starts the threads, for clients of `protocol`. They serve until the returned value is
+    /// stopped or dropped. `seed` starts the random sequence of Redis's `RANDOMKEY`.
     ///
     /// # Errors
     /// If the system cannot create a thread or an event queue.
@@ -112,7 +112,7 @@ impl Bound {
         (protocol.entry().serve)(self, service, clock, seed)
     }
 
-    /// Starts the threads on plain sockets, or over TLS if it is set.
+    /// Starts the threads on plain sockets, or over TLS if it is configured.
     pub(super) fn speak<P: Conversations>(
         self,
         protocol: P,

@@ -171,8 +171,8 @@ impl Shared {
         }
     }
 
-    /// Returns the deadline class of a key: that of the time that its client states, or else of the
-    /// rules; none without either.
+    /// Returns the deadline class of a request for a key, by the deadline that the client states or
+    /// else by the configured rules; none without either.
     pub(super) fn deadline_class(
         &self,
         target: Target,
@@ -183,7 +183,8 @@ impl Shared {
         Some(self.service.cache.deadline_class(target.partition, within))
     }
 
-    /// Returns the time that the rules of deadlines leave for a key.
+    /// Returns the time within which an answer for this key is wanted by the configured rules; none
+    /// without a rule.
     fn within(&self, target: Target, key: &[u8]) -> Option<Duration> {
         let backends = self.service.backends.as_ref().filter(|_| self.has_deadlines)?;
         backends.within(target.partition, key)

@@ -13,7 +13,7 @@ pub trait Socket {
     /// True if connections begin with a handshake, which the login timeout limits.
     const HAS_HANDSHAKE: bool = false;
 
-    /// Most bytes of the connection's buffers in this process whose size is not known.
+    /// Maximum size of the connection's buffers in this process whose exact size is unknown, bytes.
     const BUFFER_BYTES_MAX: usize = 0;
 
     /// Returns true until the handshake is over.
@@ -59,8 +59,9 @@ pub trait Socket {
     /// As `sendmsg`.
     fn send_parts(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Acknowledges at once what was received. Otherwise the system does so with the next answer or
-    /// some 40 ms later, which a client without `TCP_NODELAY` waits for before it sends more.
+    /// Sends the TCP acknowledgement of the received bytes at once. Otherwise the system sends it
+    /// with the next answer or some 40 ms later, and a client without `TCP_NODELAY` waits for it
+    /// before it sends more.
     fn acknowledge(&self) {}
 
     /// Ends the receiving or the sending side of the connection.
@@ -75,7 +76,7 @@ pub trait Socket {
 pub struct Peer {
     /// Address of the client; none for a UNIX socket.
     pub client: Option<SocketAddr>,
-    /// The address that it has connected to; none for a UNIX socket.
+    /// The listener's address that the client has connected to; none for a UNIX socket.
     pub local: Option<SocketAddr>,
     /// Number of the socket's file descriptor; -1 without one.
     pub descriptor: i32,

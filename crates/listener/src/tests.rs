@@ -52,7 +52,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
     }
 }
 
-/// A count of buffers with a bound on kept memory.
+/// A `BufferBytes` with a bound on kept memory, whose counts a test can read.
 pub(super) struct Bounded {
     kept_max: u64,
     kept: AtomicU64,
@@ -66,7 +66,8 @@ impl Bounded {
         Self { kept_max, kept, buffers, uncounted }
     }
 
-    /// Returns the bytes of buffers, and the bounds of memory whose size is not known.
+    /// Returns the bytes of buffers, and the sum of upper bounds of memory whose exact size is
+    /// unknown.
     pub(super) fn buffers(&self) -> (u64, u64) {
         (self.buffers.load(Relaxed), self.uncounted.load(Relaxed))
     }
@@ -444,12 +445,12 @@ fn input_after_quit_is_not_executed() {
 /// start with `bad`, and record the keys requested.
 pub(super) type Fake = FakeBackends<Log>;
 
-/// The calls of backends, each in a line.
+/// The calls to the backends, one per line.
 #[derive(Default)]
 pub(super) struct Log(Mutex<Vec<String>>);
 
 impl Log {
-    /// Takes the lines.
+    /// Returns and clears the log of calls.
     pub(super) fn log(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }

@@ -80,7 +80,7 @@ pub(super) struct Thread<P: Conversations, S: Sockets> {
     output: Lendable<Output>,
     /// The bytes that the thread's own three buffers hold.
     account: Account,
-    /// The work of the clients that wait in `again`, since the last events.
+    /// The work done for clients in `again` since the thread last waited for events.
     work: Work,
     /// The choice of the rounds that are timed.
     sampling: Sampling,
@@ -390,8 +390,8 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         }
     }
 
-    /// Charges the tenant of a client for the `bytes` of a turn, at whose start the client was in
-    /// `slot`.
+    /// Charges a client's tenant for the `bytes` of a scheduling turn. `slot` is the client's slot
+    /// at the start of the turn.
     fn charge(&mut self, token: Token, slot: TenantSlot, bytes: u64, now: Instant) {
         let (Some(unpaid), Some(client)) = (&mut self.unpaid, self.clients.get_mut(token)) else { return };
         // A login in this turn determines the tenant that is charged.

@@ -1,20 +1,21 @@
 //! Work that clients cause, and its bounds.
 //!
 //! A few bytes of input can cause much work: counting the bits of a value, or appending a byte to
-//! it, touches all of the value. So a turn ends by its work, whatever its input and output, and the
-//! client goes on in the next turn, after those of others; a command or a transaction, which cannot
-//! be interrupted, is refused beyond a bound. Only what costs more than its bytes of input and
-//! output is counted: those have bounds of their own.
+//! it, touches all of the value. So a client's scheduling turn ends when it has done enough work,
+//! however few bytes it has read and written, and the client goes on after the turns of other
+//! clients. A command or a transaction cannot be interrupted, and is refused if its work would
+//! exceed a bound. Only work beyond reading input and writing output is counted, since their bytes
+//! have bounds of their own.
 //!
-//! The unit is a byte that is read or written in order, about a quarter of a nanosecond. Other work
-//! is counted by the bytes that could be touched in its time, measured on one core of 2020.
+//! The unit of work is the time to read or write one byte of a long sequence: about a quarter of a
+//! nanosecond. Other work is converted to this unit by its time, measured on one core of 2020.
 
-/// Work of a turn after which other clients have theirs: about a quarter of a millisecond, so that
-/// a turn costs little beside its work.
+/// Work after which a client's turn ends: about a quarter of a millisecond, so that switching
+/// between clients costs little in comparison.
 pub(crate) const TURN_MAX: u64 = 1 << 20;
-/// Most work of one command or transaction: about four milliseconds. Bounded by the bytes that a
-/// transaction may have and answer, and by some ten thousand keys of an `MSET`, which bulk loads
-/// use.
+/// Maximum work of one command or transaction: about four milliseconds. Chosen: as many units as a
+/// transaction may have bytes of arguments and answers, which also suffices for some ten thousand
+/// keys of an `MSET` in a bulk load.
 pub(crate) const COMMAND_MAX: u64 = 16 << 20;
 
 /// Work of looking up a key whose memory is not in the processor's cache: 130 ns.
@@ -23,17 +24,17 @@ pub(crate) const KEY: u64 = 512;
 pub(crate) const CHANGE: u64 = 2 * KEY;
 /// Work of parsing an argument of a command and comparing it with some words: 30 ns.
 pub(crate) const ARGUMENT: u64 = 128;
-/// Work of reading all counters of a partition, of each shard and each of its lock's stripes: some
+/// Work of reading all counters of a partition, which each shard keeps per stripe of its lock: some
 /// microseconds.
 pub(crate) const COUNTERS: u64 = 32 << 10;
-/// Work of flushing a partition, and telling its backend: some microseconds.
+/// Work of flushing a partition, and of notifying its backend: some microseconds.
 pub(crate) const FLUSH: u64 = 32 << 10;
 
-/// Work per byte of a value that is made of the present one and stored: that is read, the new one
-/// is written twice, and items of as many bytes are evicted.
+/// Work per byte of a value that is derived from the present one, as by `APPEND`: the present value
+/// is read, the new one is written twice, and items of as many bytes are evicted.
 const REBUILT: u64 = 4;
-/// Pairs of bytes of which a unit compares so many to find a common subsequence: 64 take two to
-/// four nanoseconds.
+/// Number of pairs of bytes that one unit of work compares to find a common subsequence: 64 pairs
+/// take two to four nanoseconds.
 const PAIRS_A_UNIT: u64 = 4;
 
 /// Work per byte of a number with decimals that is parsed, added and written, digit by digit.
@@ -44,7 +45,7 @@ pub(crate) const fn digits(bytes: usize) -> u64 {
     DIGIT * bytes as u64
 }
 
-/// Returns the work of storing a value of `bytes` that is made of the present one.
+/// Returns the work of storing a value of `bytes` that is derived from the present one.
 pub(crate) const fn rebuilt(bytes: usize) -> u64 {
     REBUILT.saturating_mul(bytes as u64)
 }
@@ -64,7 +65,7 @@ pub(crate) struct Work(u64);
 pub(crate) struct TooMuch;
 
 impl Work {
-    /// Adds work that is done in any case.
+    /// Adds work that cannot be refused.
     pub(crate) fn add(&mut self, units: u64) {
         self.0 = self.0.saturating_add(units);
     }
@@ -72,7 +73,7 @@ impl Work {
     /// Adds the work of a command that is about to be done.
     ///
     /// # Errors
-    /// If that is more than a command may cause. Nothing is added.
+    /// If `units` is more than one command may cause; nothing is added then.
     pub(crate) fn begin(&mut self, units: u64) -> Result<(), TooMuch> {
         if units > COMMAND_MAX {
             return Err(TooMuch);
@@ -81,7 +82,7 @@ impl Work {
         Ok(())
     }
 
-    /// Returns true if the turn ends before another command is executed.
+    /// Returns true if the turn has to end before another command is executed.
     pub(crate) fn ends_turn(self) -> bool {
         self.0 >= TURN_MAX
     }

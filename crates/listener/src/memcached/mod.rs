@@ -1,7 +1,7 @@
 //! memcached's protocols: text with meta commands, and binary.
 //!
-//! A client speaks one of them, which its first byte tells ([`negotiation`]). Both execute commands
-//! by a [`Session`](session::Session).
+//! The first byte of a client tells which of them it speaks ([`negotiation`]). Both execute
+//! commands through a [`Session`](session::Session).
 
 mod binary;
 mod login;
@@ -37,8 +37,8 @@ impl Conversations for Memcached {
     }
 }
 
-/// Returns the most bytes that the buffers of a memcached connection can hold, without fetched
-/// values.
+/// Returns the maximum size of the buffers of a memcached connection, without fetched values,
+/// bytes.
 pub(crate) fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let output = options.output_bytes_max + reply::VALUE_LINE_BYTES_MAX + options.item_size_max as usize;
     options.limits().buffer_bytes_max() + INPUT_BYTES + 2 * output

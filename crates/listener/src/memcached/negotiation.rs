@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::shared::Shared;
 use crate::tenants::TenantSlot;
 
-/// The state of one memcached client: a text client until its first byte is that of a binary one.
+/// The state of one memcached client: a text client unless its first byte begins a binary request.
 pub(crate) enum Client {
     /// Speaks the text protocol.
     Text(text::Client),
@@ -86,7 +86,7 @@ impl Conversation for Client {
     }
 }
 
-/// The keys that a scan of input in either protocol finds.
+/// The keys that a scan for prefetching finds in the input, in either protocol.
 enum KeysAhead<'a> {
     Text(Ahead<'a>),
     Binary(BinaryAhead<'a>),

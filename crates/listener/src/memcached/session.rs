@@ -148,7 +148,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the item that a storage command sets.
+    /// Returns the item that a storage command stores.
     pub(super) fn new_item<'v>(&'v self, moment: Moment, storage: &Storage<'v>) -> NewItem<'v> {
         NewItem {
             flags: storage.flags,

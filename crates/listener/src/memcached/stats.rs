@@ -11,19 +11,19 @@ use crate::shared::Shared;
 use crate::standing::TenantStanding;
 use crate::tenants::TenantSlot;
 
-/// Takes the name and the value of a statistic.
+/// A function that receives the name and the value of each statistic.
 type Sink<'a> = &'a mut dyn FnMut(&str, &str);
 
-/// A group of statistics, which clients name.
+/// A group of statistics, selected by the argument of `stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
-    /// The counters and sizes that `stats` without a name lists.
+    /// The counters and sizes that `stats` lists without an argument.
     General,
     Settings,
     /// A group of memcached about slabs and their queues, which do not exist here, or about
     /// prefixes of keys, which are not counted.
     Empty,
-    /// No group: the command resets the counters.
+    /// `stats reset`: resets the counters instead of listing them.
     Reset,
 }
 
@@ -41,7 +41,8 @@ impl Group {
         })
     }
 
-    /// Lists the statistics of the group for a client of a slot, or resets its counters.
+    /// Lists the statistics of the group for a client of the tenant in `slot`, or resets the
+    /// tenant's counters.
     pub(super) fn list(self, shared: &Shared, slot: TenantSlot, moment: Moment, stat: Sink<'_>) {
         match self {
             Self::General => general(shared, slot, moment, stat),
@@ -52,7 +53,8 @@ impl Group {
     }
 }
 
-/// Answers the text command `stats` for a client of a slot; `words` follow the command on its line.
+/// Answers the text command `stats` for a client of the tenant in `slot`; `words` is the rest of
+/// the command line.
 pub(super) fn write(shared: &Shared, slot: TenantSlot, moment: Moment, words: &[u8], out: &mut Vec<u8>) {
     let name = words.split(|&byte| byte == b' ').next().unwrap_or_default();
     let Some(group) = Group::named(name) else { return out.extend_from_slice(reply::ERROR) };

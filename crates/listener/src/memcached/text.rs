@@ -140,21 +140,19 @@ impl Client {
         }
     }
 
-    /// Returns the memory of what is unfinished, bytes.
+    /// Returns the memory of the unfinished command and of the misses, bytes.
     fn unfinished_bytes(&self) -> usize {
         self.aside.as_ref().map_or(0, Aside::memory) + self.misses.memory()
     }
 
-    /// Returns the client as one of the binary protocol, if that is the protocol of its first
-    /// `input`.
+    /// Returns a client of the binary protocol in place of this one if its first `input` is binary.
     #[inline]
     pub(super) fn become_binary(&self, input: &[u8]) -> Option<binary::Client> {
         let becomes = !self.has_spoken && is_binary(input);
         becomes.then(|| binary::Client::open(&self.shared, self.thread))
     }
 
-    /// Executes the first commands of a client, unless its bytes tell that it speaks another
-    /// protocol.
+    /// Executes the first commands of a client, unless the input is recognized as another protocol.
     fn advance_first(&mut self, moment: Moment, input: Input<'_>, output: &mut Output) -> Advance {
         let Self { shared, thread, slot, .. } = self;
         let counters = shared.counters(*thread, *slot);

@@ -1,5 +1,5 @@
-//! The work of memcached commands in their dearest forms, alone and in a pipeline, and the turns of
-//! the other clients of a thread.
+//! Tests of the work counted for the most expensive form of each memcached command, alone and in a
+//! pipeline, and of the scheduling turns of other clients of the thread.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::work::{COMMAND_MAX, TURN_MAX, rebuilt};
 
 const MIB: usize = 1 << 20;
 pub(crate) const BIG: usize = MIB - 4096;
-/// Times that a command is sent in a pipeline.
+/// Number of times that a command is sent in a pipeline.
 pub(crate) const PIPELINED: usize = 6;
 
 fn big_service(value_bytes_max: usize) -> Service {
@@ -39,7 +39,8 @@ pub(crate) fn client() -> InMemoryClient {
     InMemoryClient::memcached(options(2 * MIB), big_service(2 * MIB), clock())
 }
 
-/// Gives a client all its turns. Returns the answers and the work of each turn.
+/// Gives a client scheduling turns until its input is executed. Returns the answers and the work of
+/// each turn.
 pub(crate) fn turns(client: &mut InMemoryClient, input: &[u8]) -> (Vec<u8>, Vec<u64>) {
     let moment = Moment { now: Instant::from_secs(1), unix_secs: UNIX_SECS };
     let (mut said, mut works) = (Vec::new(), Vec::new());
@@ -51,8 +52,9 @@ pub(crate) fn turns(client: &mut InMemoryClient, input: &[u8]) -> (Vec<u8>, Vec<
     (said, works)
 }
 
-/// Commands that can cause more work than their bytes of input and answers, with the least work of
-/// each and the start of its answer. The others are bounded by these bytes, which end a turn.
+/// Commands that can cause more work than the bytes of their requests and answers suggest, with the
+/// minimum work of each and the start of its answer. The work of all others is bounded by these
+/// bytes, whose number ends a turn as well.
 fn dearest() -> Vec<(String, u64, &'static str)> {
     let keys = |head: &str| format!("{head} {}\r\n", vec!["k"; 8000].join(" "));
     vec![
@@ -127,11 +129,11 @@ struct Wires {
     inputs: Vec<Vec<u8>>,
     /// The token of each client.
     tokens: Vec<u64>,
-    /// True once the listener ends reading.
+    /// True once the listener has shut the sockets down.
     ending: bool,
     /// The clients whose input was acknowledged without an answer.
     acknowledged: Vec<usize>,
-    /// The clients that were answered between two looks at the sockets, in order.
+    /// The clients answered between two waits for socket events, in order.
     rounds: Vec<Vec<usize>>,
 }
 
@@ -184,7 +186,7 @@ impl Socket for Wire {
     }
 }
 
-/// The looks at the sockets before the late client sends its command.
+/// Number of waits for socket events before the late client sends its command.
 const LATE: usize = 5;
 const LOOKS: usize = 20;
 

@@ -13,16 +13,16 @@ use crate::clock::Moment;
 use crate::counters::Count;
 use crate::memcached::session::{Session, access, counted, expiry};
 
-/// The result of a count that was executed.
+/// The result of an `increment` or `decrement`.
 struct Counted {
     number: Result<u64, Status>,
-    /// True if there was an item.
+    /// True if the item existed.
     found: bool,
 }
 
 impl Session<'_> {
-    /// Changes a number and returns it with its item's CAS. A missing item is created with the
-    /// number and the expiry time of `create`, if given.
+    /// Adds `delta` to a number, and returns the new number and its item's CAS. A missing item is
+    /// created with the number and the expiry time of `create`, if given.
     pub(super) fn binary_count(
         &self,
         moment: Moment,
@@ -53,7 +53,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the change to an item, which has to have the `cas`, unless that is 0.
+/// Returns the change that adds `delta` to an existing item. A `cas` other than 0 has to be the
+/// item's.
 fn count(item: Item<'_>, cas: u64, delta: Delta) -> (Change<'static>, Counted) {
     if cas != 0 && cas != item.cas {
         return (Change::Keep, Counted { number: Err(Status::Exists), found: true });
@@ -67,7 +68,7 @@ fn count(item: Item<'_>, cas: u64, delta: Delta) -> (Change<'static>, Counted) {
     (change, Counted { number, found: true })
 }
 
-/// Creates the missing item of a count, if the client wants that.
+/// Returns the change that creates a missing item, if the request asks for it.
 fn make(create: Option<(u64, Exptime)>, moment: Moment) -> (Change<'static>, Counted) {
     let Some((initial, exptime)) = create else {
         return (Change::Keep, Counted { number: Err(Status::NotFound), found: false });

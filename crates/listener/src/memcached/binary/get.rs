@@ -13,7 +13,7 @@ use crate::memcached::session::{Session, access, is_over};
 use crate::output::Output;
 
 impl Session<'_> {
-    /// Answers a get, or returns its miss if the key is to be fetched.
+    /// Answers a get, or returns the miss if the key has to be fetched from a backend.
     pub(super) fn binary_get(
         &self,
         moment: Moment,

@@ -18,22 +18,22 @@ const AUTHENTICATED: &str = "Authenticated";
 /// The state of a client's login.
 #[derive(Debug)]
 pub(super) struct SaslLogin {
-    /// True if the listener requires a password and the client has not given a right one.
+    /// True if the listener requires a password and the client has not given a correct one.
     outside: bool,
-    /// True if the client has named the mechanism, and its data are awaited.
+    /// True if the client has named the mechanism and has still to send the credentials.
     begun: bool,
     /// Number of failed attempts and refused frames of a client.
     refusals: u8,
 }
 
-/// The next step of a client after a request, as far as its login decides.
+/// The effect of the login's state on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LoginStep {
     /// The request is to be executed.
     Execute,
     /// The request was answered.
     Answered,
-    /// The client has given the right password of a user of this tenant; it was answered.
+    /// The client has given the correct password of a user of this tenant, and was answered.
     Admit(TenantSlot),
     /// The request was refused; close the connection.
     HangUp,
@@ -50,7 +50,7 @@ impl SaslLogin {
         self.outside
     }
 
-    /// Executes a request that belongs to the login, and refuses one that the client may not make.
+    /// Executes a SASL request, and refuses any request that requires a login first.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -71,8 +71,8 @@ impl SaslLogin {
         }
     }
 
-    /// Answers a frame that is no request. Returns true if the connection is to be closed: a client
-    /// that has not logged in may not send many.
+    /// Answers an invalid frame. Returns true if the connection has to be closed: a client that has
+    /// not logged in may send only a few of them.
     pub(super) fn refuse(&mut self, echo: Echo, status: Status, out: &mut Vec<u8>) -> bool {
         let unknown = self.outside && status == Status::UnknownCommand;
         response::error(out, echo, if unknown { Status::AuthError } else { status });
@@ -119,15 +119,15 @@ impl SaslLogin {
         if self.count_refusal() { LoginStep::HangUp } else { LoginStep::Answered }
     }
 
-    /// Counts a refusal. Returns true if it was the last one that a connection may have.
+    /// Counts a refusal. Returns true once the connection has reached the limit of refusals.
     fn count_refusal(&mut self) -> bool {
         self.refusals = self.refusals.saturating_add(1);
         self.refusals >= REFUSALS_MAX
     }
 }
 
-/// Returns user and password from the data of `PLAIN`: the name of the user to act as, which is
-/// empty or the user itself, then the user and the password, separated by zero bytes.
+/// Returns user and password from the data of `PLAIN`: the identity to act as, the user and the
+/// password, separated by zero bytes. The identity has to be empty or the user.
 fn credentials(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = data.splitn(3, |&byte| byte == 0);
     let (acts_as, user, password) = (parts.next()?, parts.next()?, parts.next()?);

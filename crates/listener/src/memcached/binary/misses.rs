@@ -27,7 +27,7 @@ pub(super) struct Miss {
     pub(super) target: Target,
     pub(super) echo: Echo,
     pub(super) quiet: bool,
-    /// True if the answer has the key.
+    /// True if the answer includes the key.
     pub(super) with_key: bool,
     /// The key as sent by the client.
     pub(super) key: Bytes,
@@ -48,7 +48,7 @@ impl Misses {
         self.list.push(miss);
     }
 
-    /// Returns the bytes of memory that the misses take.
+    /// Returns the memory of the misses, bytes.
     pub(super) fn kept_bytes(&self) -> usize {
         let keys: usize = self.list.iter().map(|miss| miss.key.len()).sum();
         self.list.capacity() * size_of::<Miss>() + keys
@@ -78,8 +78,9 @@ impl Misses {
 }
 
 impl Miss {
-    /// Appends the answer. As in the text protocol, a failed fetch is answered as a miss, and one
-    /// that was rejected by an error, unless the get is quiet and so probably one of several.
+    /// Appends the answer. As in the text protocol, a failed fetch is answered as a miss and a
+    /// rejected one by an error. A quiet get, probably one of several, has no answer in either
+    /// case.
     fn answer(&self, session: &Session<'_>, moment: Moment, result: FetchResult, out: &mut Vec<u8>) {
         let rejection = match result {
             Ok(Some(found)) => return self.fetched_value(session, moment, &found, out),
@@ -96,8 +97,8 @@ impl Miss {
         }
     }
 
-    /// Appends the value and CAS of the stored item if there is one, since the CAS has to belong to
-    /// the value, else the fetched value with a CAS of 0.
+    /// Appends value and CAS of the item if the cache has stored it, so that the two belong
+    /// together; otherwise the fetched value with a CAS of 0.
     fn fetched_value(&self, session: &Session<'_>, moment: Moment, found: &FetchedValue, out: &mut Vec<u8>) {
         let (cache, access) = (&session.shared.service.cache, access(moment));
         let filled = cache.peek(self.target.partition, &self.name, &access, |item| match item.value {
@@ -112,7 +113,7 @@ impl Miss {
         }
     }
 
-    /// Returns the key of the answer; empty if it has none.
+    /// Returns the key to include in the answer; empty if the client did not ask for it.
     fn returned(&self) -> &[u8] {
         if self.with_key { &self.key } else { b"" }
     }

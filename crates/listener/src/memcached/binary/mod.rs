@@ -1,9 +1,9 @@
 //! memcached's binary protocol as a conversation: parses requests, executes them, and gathers the
 //! misses of consecutive gets, to fetch them together.
 //!
-//! A client that asks for many keys sends as many gets, most of them quiet, and a `noop` behind
-//! them. So misses are gathered until another command follows, no input is left or the output is
-//! full: whatever comes behind a get is executed after it.
+//! A client that asks for many keys sends one get for each, most of them quiet, and then a `noop`.
+//! So misses are gathered until another command follows, no input is left or the output is full,
+//! and fetched before that command is executed.
 //!
 //! | file | content |
 //! |---|---|
@@ -45,7 +45,7 @@ use login::{LoginStep, SaslLogin};
 use misses::{Miss, Misses};
 use through::Acknowledgement;
 
-/// The limits before a login, when no value is accepted.
+/// The limits before the login, under which no value is accepted.
 const OUTSIDE: Limits = Limits { value_bytes_max: 0 };
 
 /// The state of one client of the binary protocol.
@@ -57,7 +57,7 @@ pub(crate) struct Client {
     /// The slot of the client's tenant.
     slot: TenantSlot,
     misses: Misses,
-    /// The answer to a write that is at the store.
+    /// The answer to a write that the store has not acknowledged yet.
     storing: Option<Acknowledgement>,
 }
 
@@ -67,7 +67,7 @@ enum AfterRequest {
     Continue,
     /// Fetch a key, together with those of the gets that follow.
     Fetch(Miss),
-    /// Make a write at the store, then answer.
+    /// Send a write to the store, and answer once it is acknowledged.
     Store(StoreWrite, Acknowledgement),
     /// Close the connection after sending the output.
     Close,
@@ -80,7 +80,7 @@ struct Failure {
     text: &'static str,
 }
 
-/// The failure of a store whose key matches no route to a partition.
+/// The error of a storage command whose key matches no route to a partition.
 const NO_BACKEND: Failure =
     Failure { status: Status::NotSupported, text: "no backend for this key's prefix" };
 
@@ -193,7 +193,7 @@ impl Conversation for Client {
     }
 }
 
-/// Returns true for a request whose miss can be fetched together with those before it.
+/// Returns true for a get, whose miss can be fetched together with earlier ones.
 fn is_get(event: &Event<'_>) -> bool {
     matches!(event, Event::Request(Request { command: Command::Get { .. }, .. }))
 }
@@ -266,7 +266,7 @@ impl Session<'_> {
         response::success(out, echo, 0);
     }
 
-    /// Counts a refused store and returns its error.
+    /// Counts a storage command that the cache refused, and returns the error.
     fn binary_refused(&self, refused: Refused) -> Failure {
         match refused {
             Refused::KeyTooLong { .. } => Status::InvalidArguments.into(),

@@ -12,7 +12,8 @@ use crate::memcached::session::{Session, TOO_MUCH, access, joined};
 use crate::routing::Target;
 use crate::work::Work;
 
-/// The result of a store that was executed: the CAS of the item, or the condition that failed.
+/// The result of a storage command: the CAS of the stored item, or the status of the condition that
+/// failed.
 type Executed = Result<u64, Status>;
 
 impl Session<'_> {
@@ -92,7 +93,7 @@ impl Session<'_> {
         removed.map(|()| 0).map_err(Failure::from)
     }
 
-    /// Removes an item, if it has the `cas`, unless that is 0.
+    /// Removes an item. A `cas` other than 0 has to be the item's.
     fn remove_if(&self, moment: Moment, target: Target, key: &[u8], cas: u64) -> Result<(), Status> {
         if cas == 0 {
             return if self.remove(moment, target, key) { Ok(()) } else { Err(Status::NotFound) };
@@ -112,8 +113,8 @@ impl Session<'_> {
     }
 }
 
-/// Returns the change that a conditional store makes to an item, or the condition that fails. `cas`
-/// is that of an `append` or `prepend`; 0 accepts any item.
+/// Returns the change that a storage command makes to an item, or the condition that fails. `cas`
+/// applies to `append` and `prepend`; 0 accepts any item.
 fn change<'a>(
     (storage, cas): (&Storage<'_>, u64),
     item: NewItem<'a>,

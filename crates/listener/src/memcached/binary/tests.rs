@@ -1,4 +1,4 @@
-//! Conversations of clients of the binary protocol without sockets.
+//! Tests of conversations in the binary protocol, without sockets.
 
 mod login;
 mod through;
@@ -79,7 +79,7 @@ impl Frame {
         Self { cas, ..self }
     }
 
-    /// The bytes of the request, whose opaque is its command's number and its key's length.
+    /// The bytes of the request. Its `opaque` is made of the opcode and the length of the key.
     fn bytes(&self) -> Vec<u8> {
         let Self { opcode, extras, key, value, cas } = self;
         let body = (extras.len() + key.len() + value.len()) as u32;
@@ -136,7 +136,7 @@ impl Reply {
         }
     }
 
-    /// The response in words: its command and status, its extras as numbers, key and value.
+    /// The response as text: opcode, status, extras as numbers, key and value.
     fn words(&self) -> String {
         let mut words = format!("{:02x}", self.opcode);
         if self.status != 0 {
@@ -184,7 +184,7 @@ impl Client {
         replies
     }
 
-    /// Sends requests at once and returns the responses in words.
+    /// Sends all requests at once and returns the responses as [`words`](Reply::words).
     fn send(&mut self, frames: &[Frame]) -> Vec<String> {
         let bytes: Vec<u8> = frames.iter().flat_map(Frame::bytes).collect();
         let replies = self.replies(&bytes);
@@ -321,7 +321,7 @@ fn binary_increment_creates_numbers_and_wraps_around_and_decrement_stops_at_zero
     client.check(&[frame(GET, "soon")], &["00 error 1 Not found"]);
 }
 
-/// The bytes of a number, whose text is the lossy one of a [`Reply`].
+/// Returns in hexadecimal a number from the value of a [`Reply`], which holds its bytes as text.
 fn hex(value: &str) -> String {
     assert_eq!(value.len(), 8, "a small number: {value:?}");
     value.bytes().map(|byte| format!("{byte:02x}")).collect()

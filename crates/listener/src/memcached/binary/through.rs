@@ -15,7 +15,7 @@ use crate::counters::Count;
 use crate::memcached::session::{Session, expiry};
 use crate::store::StoreWrite;
 
-/// The answer to a client whose write has ended.
+/// The data needed to answer a client once its write has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Acknowledgement {
     echo: Echo,
@@ -33,7 +33,8 @@ const FLAGS: Failure = Failure {
 };
 
 impl Acknowledgement {
-    /// Appends the answer after the write has ended. The cache's CAS of the value is not known.
+    /// Appends the answer after the write has ended; with a CAS of 0, since the CAS of the value in
+    /// the cache is unknown.
     pub(super) fn append(self, stored: &Stored, out: &mut Vec<u8>) {
         let Self { echo, quiet } = self;
         match stored {
@@ -50,8 +51,9 @@ impl Acknowledgement {
 }
 
 impl Session<'_> {
-    /// Executes a request that changes a value of a write-through partition: appends its refusal to
-    /// `out`, or returns the write. None if the request changes no such value.
+    /// Handles a request that changes a value of a write-through partition: returns the write for
+    /// the store, or appends an error to `out` if the command is not supported. None for other
+    /// requests.
     pub(super) fn binary_write_through(
         &self,
         moment: Moment,

@@ -46,7 +46,7 @@ pub(super) fn item_flags(asked: &Asked<'_>, shown: &Shown<'_>, out: &mut Vec<u8>
     }
 }
 
-/// Returns true if the key can be a word of a line.
+/// Returns true if the key can be one word of a text line: it has no space, line end or zero byte.
 fn is_of_one_word(key: &[u8]) -> bool {
     !key.iter().any(|byte| b"\0\r\n ".contains(byte))
 }

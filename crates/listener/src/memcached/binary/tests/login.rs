@@ -1,4 +1,4 @@
-//! Login by SASL, and clients of several tenants.
+//! Tests of the SASL login, and of clients of several tenants.
 
 use super::*;
 use crate::passwords::Passwords;

@@ -1,12 +1,12 @@
-//! Read-through and write-through listeners.
+//! Tests of the binary protocol on read-through and write-through listeners.
 
 use super::*;
 use crate::backends::Backends;
 use crate::routing::Target;
 use crate::tests::Fake;
 
-/// A client of a listener whose keys with prefix `a/` are read through, those with `w/` also
-/// written through, and others are neither.
+/// A client of a listener that is read-through for keys with the prefix `a/`, read-through and
+/// write-through for `w/`, and look-aside for all others.
 fn through() -> (Client, Arc<Fake>) {
     let reads = Target { read_through: true, ..target(0) };
     let writes = Target { read_through: true, write_through: true, ..target(1) };

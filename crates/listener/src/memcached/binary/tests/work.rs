@@ -1,11 +1,12 @@
-//! The work of binary commands in their dearest forms, alone and in a pipeline.
+//! Tests of the work counted for the most expensive form of each binary command, alone and in a
+//! pipeline.
 
 use super::*;
 use crate::tests::work::{BIG, PIPELINED, client, turns};
 use crate::work::{COMMAND_MAX, TURN_MAX, rebuilt};
 
-/// Commands that can cause more work than the bytes of their requests and answers, with the least
-/// work of each.
+/// Commands that can cause more work than the bytes of their requests and answers suggest, with the
+/// minimum work of each.
 fn dearest() -> Vec<(Frame, u64)> {
     vec![
         (frame(APPEND, "big").with("x"), rebuilt(BIG)),
