@@ -35,9 +35,9 @@ pub(super) enum Aside {
     Writes(Writes),
     /// A command on transactions that waits for values of its keys.
     Gathering(Gathering),
-    /// A command such as `DEL` that has keys left.
+    /// A command such as `DEL` that has keys left to process.
     Each(Each),
-    /// An `MSET` that has pairs left.
+    /// An `MSET` that has pairs left to store.
     Pairs(Pairs),
 }
 
@@ -49,12 +49,12 @@ pub(super) struct Values {
     muted: bool,
 }
 
-/// Keys of a command that are left; at most those of the request.
+/// Copies of the remaining arguments of an unfinished command.
 #[derive(Debug, Default)]
 pub(super) struct KeptKeys {
-    /// The keys, each preceded by its length in four bytes.
+    /// The arguments, each preceded by its length in four bytes.
     bytes: Vec<u8>,
-    /// Bytes of the keys that were taken.
+    /// Number of leading `bytes` whose arguments were already taken.
     done: usize,
 }
 
@@ -79,7 +79,7 @@ impl Aside {
         }
     }
 
-    /// Returns the memory of the command that the budget of kept memory counts, bytes.
+    /// Returns the memory of the command that is taken from the budget of kept memory, bytes.
     pub(super) fn kept_bytes(&self) -> usize {
         match self {
             Self::Gathering(gathering) => gathering.memory(),
@@ -88,7 +88,7 @@ impl Aside {
         }
     }
 
-    /// Returns the memory of the command's other buffers, bytes.
+    /// Returns the memory of the command's buffers outside of that budget, bytes.
     pub(super) fn buffer_bytes(&self) -> usize {
         match self {
             Self::Values(values) => {
@@ -237,7 +237,7 @@ pub(super) fn answer(result: &FetchResult, version: Version, out: &mut Vec<u8>) 
 }
 
 impl KeptKeys {
-    /// Keeps the arguments from `first` on.
+    /// Copies the arguments from `first` on.
     pub(super) fn of(args: Args<'_>, first: usize) -> Self {
         let needed = args.from(first).map(|key| size_of::<u32>() + key.len()).sum();
         let mut bytes = Vec::with_capacity(needed);
@@ -264,13 +264,13 @@ impl KeptKeys {
         self.bytes.get(place)
     }
 
-    /// Takes the next key and the argument behind it; none after the last pair.
+    /// Takes the next key and the argument after it; none after the last pair.
     pub(super) fn next_pair(&mut self) -> Option<(&[u8], &[u8])> {
         let (key, value) = (self.take()?, self.take()?);
         Some((self.bytes.get(key)?, self.bytes.get(value)?))
     }
 
-    /// Returns the place of the next argument.
+    /// Takes the next argument and returns its range in `bytes`.
     fn take(&mut self) -> Option<Range<usize>> {
         let (len, _) = self.bytes[self.done..].split_first_chunk::<4>()?;
         let start = self.done + len.len();

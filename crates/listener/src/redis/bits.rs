@@ -93,7 +93,7 @@ pub(super) fn bitcount(session: &mut Session<'_>, args: Args<'_>, out: &mut Outp
     Ok(())
 }
 
-/// Returns true if the unit of a `BITCOUNT` is the bit.
+/// Returns true if the unit argument of a `BITCOUNT` is `BIT`.
 pub(super) fn is_bit(unit: &[u8]) -> bool {
     is(unit, "bit")
 }
@@ -102,7 +102,7 @@ pub(super) fn is_bit(unit: &[u8]) -> bool {
 #[derive(Clone, Copy)]
 struct Part<'v> {
     bytes: &'v [u8],
-    /// The bits of the first byte and of the last one that do not count.
+    /// Masks of the bits not counted in the first byte (`before`) and in the last byte (`after`).
     before: u8,
     after: u8,
 }
@@ -135,7 +135,7 @@ impl<'v> Part<'v> {
     }
 }
 
-/// Counts the bits of bytes, eight bytes at a time: a tenth of the time that single ones take.
+/// Counts the set bits, eight bytes at a time: ten times as fast as byte by byte.
 fn ones(bytes: &[u8]) -> i64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let of_words: i64 = words.iter().map(|&word| i64::from(u64::from_ne_bytes(word).count_ones())).sum();

@@ -1,24 +1,25 @@
 //! Counts of the calls of each command, for `INFO commandstats`.
 //!
-//! Each thread has counts of its own, summed when read. They are those of all tenants, so that a
-//! listener with several tenants does not tell them.
+//! Each thread has its own counts, which are summed when they are read. The counts include the
+//! calls of all tenants, so a listener with several tenants does not report them.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Most commands of the table.
+/// Maximum number of commands in the command table.
 pub(super) const COMMANDS_MAX: usize = 96;
 
-/// Counts by the position of the command in the table.
+/// Counts, indexed by the position of the command in the command table.
 type Sums = [u64; COMMANDS_MAX];
 
-/// The counts of one thread, on cache lines of their own.
+/// The counts of one thread, on cache lines that no other thread writes.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct ThreadCalls([AtomicU64; COMMANDS_MAX]);
 
 impl ThreadCalls {
-    /// Counts a call. Called only by the thread that owns the counts.
+    /// Counts a call of the command at this position. Called only by the thread that owns the
+    /// counts.
     pub(super) fn count(&self, command: usize) {
         let calls = &self.0[command];
         calls.store(calls.load(Relaxed).wrapping_add(1), Relaxed);
@@ -40,13 +41,14 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Returns the counts of a thread of a listener with `threads` of them.
+    /// Returns the counts of thread number `thread` of a listener with `threads` threads.
     pub(super) fn of(&self, thread: usize, threads: usize) -> &ThreadCalls {
         let none = |_| ThreadCalls([const { AtomicU64::new(0) }; COMMANDS_MAX]);
         &self.threads.get_or_init(|| (0..threads).map(none).collect())[thread]
     }
 
-    /// Returns the positions of the commands called since the last reset, with their calls.
+    /// Returns the positions of the commands called since the last reset, each with its number of
+    /// calls.
     pub(super) fn since_reset(&self) -> impl Iterator<Item = (usize, u64)> {
         let sums = self.sums();
         let baseline = *self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +56,7 @@ impl Calls {
         calls.filter(|(_, calls)| *calls > 0)
     }
 
-    /// Begins to count from zero.
+    /// Resets all counts to zero.
     pub(super) fn reset(&self) {
         let sums = self.sums();
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = sums;

@@ -40,7 +40,8 @@ pub(super) struct Card {
     commands: AtomicU64,
     /// The number of commands queued since `MULTI`, plus one; 0 without.
     queued: AtomicU64,
-    /// Position of the last command in the table, plus one; 0 before the first.
+    /// Position in the command table of the last command executed, plus one; 0 before the first
+    /// command.
     last: AtomicUsize,
     /// True if the client speaks version 3 of the protocol.
     resp3: AtomicBool,
@@ -52,7 +53,8 @@ pub(super) struct Card {
 
 /// Maximum length of a client's name, in bytes. Redis has no bound; names are meant for people.
 pub(super) const NAME_BYTES_MAX: usize = 1024;
-/// Most bytes of a card: its names, each of at most [`NAME_BYTES_MAX`], and itself.
+/// Maximum size of a [`Card`], bytes: its names, each of at most [`NAME_BYTES_MAX`], and the struct
+/// itself.
 pub(super) const CARD_BYTES_MAX: usize = 4 * NAME_BYTES_MAX + 2 * size_of::<Card>();
 /// Most bytes of an answer to `CLIENT LIST`.
 const LIST_BYTES_MAX: usize = 4 << 20;
@@ -116,13 +118,13 @@ impl Clients {
         kept + open.map(|card| card.commands.load(Relaxed)).sum::<u64>()
     }
 
-    /// Returns the number of clients, of all slots.
+    /// Returns the number of connected clients, summed over all slots.
     pub(super) fn len(&self) -> usize {
         lock(&self.open).len()
     }
 
     /// Returns the answer to `CLIENT LIST`: one line per client of the slot whose id is `wanted`,
-    /// in the order of connection. Clients connect and leave meanwhile.
+    /// in the order of connection. Clients may connect and disconnect meanwhile.
     ///
     /// # Errors
     /// If the answer would be too long.
@@ -160,7 +162,7 @@ impl Card {
         self.note_last(last);
     }
 
-    /// Records the position of the latest command in the table.
+    /// Records the position in the command table of the latest command.
     pub(super) fn note_last(&self, last: Option<usize>) {
         if let Some(last) = last {
             self.last.store(last + 1, Relaxed);
@@ -211,7 +213,7 @@ impl Card {
     }
 }
 
-/// Formats an address as Redis does, with port 0 after the path of a UNIX socket.
+/// Formats an address as Redis does: for a UNIX socket its path and port 0.
 fn address(tcp: Option<SocketAddr>, unix: Option<&Path>) -> String {
     match (tcp, unix) {
         (Some(address), _) => address.to_string(),

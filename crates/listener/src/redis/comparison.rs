@@ -23,7 +23,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns true if it holds for the present value of a key, if there is one.
+    /// Returns true if the comparison holds for `present`, the value of a key, which is none if the
+    /// key does not exist.
     pub(super) fn holds(self, present: Option<&[u8]>) -> bool {
         match self {
             Self::Equal(value) => present == Some(value),

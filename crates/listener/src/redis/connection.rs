@@ -200,10 +200,11 @@ pub(super) fn client_info(session: &mut Session<'_>, _: Args<'_>, out: &mut Outp
 
 /// Work of writing a client's line of `CLIENT LIST`: half a microsecond.
 const LINE_WORK: u64 = 2048;
-/// Work of passing a client over.
+/// Work of skipping a client that is not listed.
 const CLIENT_WORK: u64 = 128;
 
-/// Returns the work of a `CLIENT LIST`. With `ID` no more clients are shown than ids are given.
+/// Returns the work of a `CLIENT LIST`, which with `ID` shows at most as many clients as ids are
+/// given.
 pub(super) fn client_list_work(session: &Session<'_>, args: Args<'_>) -> u64 {
     let clients = session.hub.clients.len();
     let shown = if args.len() > 3 && is(arg(args, 2), "id") { clients.min(args.len() - 3) } else { clients };

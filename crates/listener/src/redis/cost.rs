@@ -1,8 +1,9 @@
-//! The work of a command and of a transaction, known before it is done.
+//! Estimates of the work of a command or a transaction before it is executed.
 //!
-//! `EXEC` cannot be interrupted and is executed whole or not at all. What its commands will do is
-//! added up under the locks, from their arguments and the lengths of their values, each as earlier
-//! commands of the transaction may leave it. The sum is at least the work that is done then.
+//! `EXEC` cannot be interrupted and is executed whole or not at all. So the work of its commands is
+//! estimated first, while their keys are locked, from the arguments and from the lengths that
+//! values may have after the earlier commands of the transaction. The estimate is never below the
+//! work that is done then.
 
 use std::collections::HashMap;
 
@@ -23,15 +24,15 @@ const EXEC_TOO_MUCH: Failure = Failure::text(
      while other clients wait; send fewer in one, or those on large values outside of MULTI",
 );
 
-/// Returns the work of a command that its arguments alone tell.
+/// Returns the part of a command's work that follows from its arguments alone.
 fn of_arguments(command: &Command, args: Args<'_>) -> u64 {
     let key = if command.flags.contains(&"write") { CHANGE } else { KEY };
     ARGUMENT * args.len() as u64 + key * command.keys_of(args).count() as u64
 }
 
 impl Session<'_> {
-    /// Counts the arguments of a command with many of them, unless it counts its keys itself, in
-    /// portions.
+    /// Counts the work of the arguments of a command with many of them. Commands executed in
+    /// portions are left out, since they count their keys themselves.
     pub(super) fn begin_long(&self, command: &Command, args: Args<'_>, out: &mut Output) -> CommandResult {
         let in_portions = command.takes_portions() && !self.routing().writes_through();
         if !in_portions {
@@ -40,17 +41,17 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Returns the work of a queued command that its arguments alone tell. Where there are
-    /// backends, keys are looked up and fenced beforehand.
+    /// Returns the part of a queued command's work that follows from its arguments alone: twice as
+    /// much on a listener with backends, where keys are looked up and fenced beforehand.
     pub(super) fn queued_work(&self, command: &Command, args: Args<'_>) -> u64 {
         let times = if self.shared.service.backends.is_some() { 2 } else { 1 };
         times * of_arguments(command, args)
     }
 
-    /// Returns the most work that a transaction does, whose keys are locked.
+    /// Returns an upper bound of the work of a transaction, whose keys have to be locked.
     ///
     /// # Errors
-    /// If it is too much.
+    /// If the work would exceed the bound on one transaction.
     pub(super) fn work_of_all<'a>(&'a self, queue: &'a KeptRequests) -> Result<u64, Failure> {
         let mut estimate = Estimate { session: self, lengths: HashMap::new(), work: 0 };
         for args in queue.iter() {
@@ -63,10 +64,10 @@ impl Session<'_> {
     }
 }
 
-/// The work of a transaction's commands so far.
+/// An estimate of the work of the first commands of a transaction.
 struct Estimate<'a, 's> {
     session: &'a Session<'s>,
-    /// The most bytes that values may have after the commands so far.
+    /// The maximum length in bytes of each value that the commands so far may have changed.
     lengths: HashMap<(PartitionId, &'a [u8]), usize>,
     work: u64,
 }
@@ -78,7 +79,7 @@ impl<'a> Estimate<'a, '_> {
         self.work += self.session.queued_work(command, args) + self.by_values(command, args);
     }
 
-    /// Returns the work that a command does beyond that of its arguments and its answer.
+    /// Returns the work of a command on values, beyond that of its arguments and its answer.
     fn by_values(&mut self, command: &Command, args: Args<'a>) -> u64 {
         let key = arg(args, 1);
         match command.name {
@@ -162,7 +163,7 @@ impl<'a> Estimate<'a, '_> {
         self.rebuild(key, bytes.max(if end > self.session.value_bytes_max() { 0 } else { end }))
     }
 
-    /// Returns the most bytes that the value of a key may have.
+    /// Returns the maximum length of a key's value after the commands so far, bytes.
     fn length(&self, key: &[u8]) -> usize {
         let Some((target, name)) = self.session.routing().find(key) else { return 0 };
         if let Some(&bytes) = self.lengths.get(&(target.partition, name)) {
@@ -171,7 +172,7 @@ impl<'a> Estimate<'a, '_> {
         self.session.peek(key, |old| old.value.len()).unwrap_or(0)
     }
 
-    /// Returns the most digits of a number under a key.
+    /// Returns the maximum number of digits of the number stored under a key.
     fn digits(&self, key: &[u8]) -> usize {
         let place = self.session.routing().find(key).map(|(target, name)| (target.partition, name));
         match place.and_then(|place| self.lengths.get(&place)) {
@@ -188,11 +189,12 @@ impl<'a> Estimate<'a, '_> {
     }
 }
 
-/// Most digits of an integer, with its sign.
+/// Maximum number of characters of an integer, including its sign.
 const DIGITS_MAX: usize = 20;
 
-/// Returns the most bytes of a value of at most `len` bytes between the indices of a command, in
-/// units of which a byte has `a_byte`; all of them without indices.
+/// Returns the maximum number of bytes between the indices of a command in a value of at most `len`
+/// bytes; `len` without indices. `a_byte` is the number of index units per byte: 1, or 8 if indices
+/// count bits.
 fn part_max(len: usize, args: Args<'_>, a_byte: i64) -> u64 {
     let index = |at: usize| args.get(at).and_then(integer);
     let (Some(start), Some(end)) = (index(2), index(3)) else { return len as u64 };
@@ -207,7 +209,8 @@ fn part_max(len: usize, args: Args<'_>, a_byte: i64) -> u64 {
     (bytes as u64 + if a_byte > 1 { 2 } else { 0 }).min(len as u64)
 }
 
-/// Returns the byte at an offset in units of which a byte has `a_byte`; 0 for what is no offset.
+/// Returns the byte that contains `offset`; 0 if `offset` is invalid. `a_byte` is the number of
+/// offset units per byte: 1, or 8 if offsets count bits.
 fn end_of(offset: &[u8], a_byte: usize) -> usize {
     integer(offset).and_then(|offset| usize::try_from(offset).ok()).unwrap_or(0) / a_byte
 }

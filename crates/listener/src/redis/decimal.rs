@@ -13,7 +13,7 @@ const INTEGER_DIGITS_MAX: usize = 4932;
 /// Maximum length of a number's text, in bytes, as in Redis.
 pub(super) const TEXT_BYTES_MAX: usize = 5 * 1024;
 
-/// Returns the most digits of the number `text`, which an exponent may make many.
+/// Returns the maximum number of digits of the number `text` once its exponent is written out.
 pub(super) fn digits_max(text: &[u8]) -> usize {
     let has_exponent = text.iter().any(|byte| matches!(byte, b'e' | b'E'));
     if has_exponent { TEXT_BYTES_MAX } else { text.len().min(TEXT_BYTES_MAX) }

@@ -7,11 +7,12 @@ use super::table::{self, Command};
 use super::words;
 use crate::output::Output;
 
-/// Work of describing a command with its subcommands: two microseconds and up to 4 KiB. Some
-/// thousand names are too many for one command.
+/// Work of describing a command with its subcommands: two microseconds and up to 4 KiB. So a
+/// request that names more than about a thousand commands is refused.
 const DESCRIPTION_WORK: u64 = 16 << 10;
 
-/// Returns the work of `COMMAND`, or of a subcommand with names.
+/// Returns the work of `COMMAND`, or of a subcommand such as `COMMAND INFO` with the names of
+/// commands.
 pub(super) fn work(args: Args<'_>) -> u64 {
     let named = args.len().saturating_sub(2);
     DESCRIPTION_WORK * if named == 0 { table::COMMANDS.len() } else { named } as u64

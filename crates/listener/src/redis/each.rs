@@ -1,9 +1,10 @@
-//! Commands that do the same with each of their keys: `DEL`, `UNLINK`, `EXISTS` and `TOUCH`, which
-//! answer a count, and `MSET`.
+//! Commands that execute one operation for each of their keys: `DEL`, `UNLINK`, `EXISTS` and
+//! `TOUCH`, which answer a count, and `MSET`.
 //!
-//! A request may have a million keys. Other connections run between portions of them; each key
-//! changes atomically, and not all of them at once. An `MSET` excludes other commands that write
-//! several keys, so its portions are as large as the work of a command may be.
+//! A request may have a million keys. It is executed in portions, between which other connections
+//! run: the change of each key is atomic, but not that of all keys together. An `MSET` locks out
+//! other commands that write several keys during a portion, so its portions are as large as the
+//! bound on one command's work allows.
 
 use sherwood_wire::resp::{Args, reply};
 
@@ -13,15 +14,15 @@ use super::session::{CommandResult, Session, arg};
 use crate::output::Output;
 use crate::work::{ARGUMENT, CHANGE, COMMAND_MAX};
 
-/// An operation on one key; true if the key counts.
+/// An operation on one key. `run` returns true if the key counts towards the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) run: fn(&Session<'_>, &[u8]) -> bool,
-    /// Units of its work.
+    /// Work of the operation on one key, units.
     pub(super) work: u64,
 }
 
-/// A command with keys that are left.
+/// A command with keys left to process.
 #[derive(Debug)]
 pub(super) struct Each {
     operation: Operation,
@@ -40,7 +41,8 @@ impl Each {
         self.keys.capacity()
     }
 
-    /// Executes a portion of the command. Returns true after the last one, when it is answered.
+    /// Executes a portion of the command. Returns true after the last portion, when the command is
+    /// answered.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         let Self { operation, keys, count, muted } = self;
         while !out.work.ends_turn() {
@@ -59,10 +61,10 @@ impl Each {
 
 /// Work of storing one pair of an `MSET`.
 const PAIR_WORK: u64 = CHANGE + 2 * ARGUMENT;
-/// Most pairs of an `MSET` that are stored at once.
+/// Maximum number of pairs of an `MSET` that are stored in one portion.
 const PAIRS_MAX: usize = (COMMAND_MAX / PAIR_WORK) as usize;
 
-/// An `MSET` with pairs that are left.
+/// An `MSET` with pairs left to store.
 #[derive(Debug)]
 pub(super) struct Pairs {
     arguments: KeptKeys,
@@ -79,8 +81,8 @@ impl Pairs {
         self.arguments.capacity()
     }
 
-    /// Stores a portion of the pairs. Returns true after the last one, or after one that is
-    /// refused, when the command is answered.
+    /// Stores a portion of the pairs. Returns true after the last pair or the first refused pair,
+    /// when the command is answered.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         if out.work.ends_turn() {
             return false;
@@ -97,7 +99,7 @@ impl Pairs {
         true
     }
 
-    /// Returns true if no pair is left.
+    /// Stores up to [`PAIRS_MAX`] pairs. Returns true if no pair is left.
     fn store_some(&mut self, session: &Session<'_>, out: &mut Output) -> Result<bool, Failure> {
         let _order = session.order();
         for _ in 0..PAIRS_MAX {
@@ -134,8 +136,8 @@ pub(super) fn mset(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
 }
 
 impl Session<'_> {
-    /// Executes `operation` for each key of a command and answers how many counted; in a
-    /// transaction at once, else the rest later if the turn is over.
+    /// Executes `operation` for each key of a command and answers how many keys counted. Outside of
+    /// a transaction, keys left at the end of the scheduling turn are kept for later turns.
     pub(super) fn each(&mut self, args: Args<'_>, operation: Operation, out: &mut Output) -> CommandResult {
         let mut count = 0;
         for (index, key) in args.from(1).enumerate() {
@@ -156,5 +158,5 @@ impl Session<'_> {
     }
 }
 
-/// Keys of a command that are not counted as work.
+/// Number of keys of a command that are not counted as work.
 const KEYS_FREE: usize = 16;

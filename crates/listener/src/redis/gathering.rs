@@ -1,9 +1,9 @@
 //! Fetches of several rounds before a command is executed, as transactions of a read-through
 //! listener need.
 //!
-//! Until the command is executed the client holds all keys and values of the rounds, so the memory
-//! of the keys and of what is kept for each value is taken from the budget of [kept
-//! memory](crate::kept) before the first fetch; values are in the budget of fetched values.
+//! Until the command is executed, all keys and values of all rounds are held. So the memory of the
+//! keys, and of the bookkeeping for each value, is taken from the budget of [kept
+//! memory](crate::kept) before the first fetch; the values are in the budget of fetched values.
 
 use std::collections::HashMap;
 
@@ -16,14 +16,14 @@ use crate::kept::allocated;
 use bytes::Bytes;
 use sherwood_model::PartitionId;
 
-/// Most memory of the keys that are fetched for one command, bytes.
+/// Maximum memory of the keys that are fetched for one command, bytes.
 const GATHERED_BYTES_MAX: usize = 8 << 20;
 const TOO_MANY: Failure = Failure::text(
     "ERR a transaction fetches at most 8 MiB of keys, of which each takes a quarter of a KiB and its length; read \
      fewer keys in one",
 );
-/// Memory of a key that is fetched without its name, bytes: the key, its result in a table that may
-/// be half empty, and the allocations of the value's owner.
+/// Memory for one fetched key besides its name, bytes: its entry in the list, its result in a hash
+/// table that may be half empty, and the allocations that own the value.
 const KEY_BYTES: usize = size_of::<Wanted>() + 2 * size_of::<((PartitionId, Bytes), FetchResult)>() + 64;
 
 /// Keys to be fetched for a command, each once.
@@ -38,7 +38,7 @@ impl GatheredKeys {
     /// Adds a key.
     ///
     /// # Errors
-    /// If the keys would take more memory than those of one command can.
+    /// If the keys would take more memory than is allowed for one command.
     pub(super) fn push(&mut self, wanted: Wanted) -> Result<(), Failure> {
         self.memory += KEY_BYTES + allocated(wanted.key.len());
         if self.memory > GATHERED_BYTES_MAX {
@@ -104,7 +104,8 @@ impl Gathering {
         self.muted = true;
     }
 
-    /// Returns the memory of the keys and of the command, and of what is kept for values, bytes.
+    /// Returns the memory of the keys, of the waiting command, and of the bookkeeping for values,
+    /// bytes.
     pub(super) fn memory(&self) -> usize {
         self.wanted.memory() + self.then.memory()
     }

@@ -1,26 +1,29 @@
-//! The scripts by which widespread clients take, extend and release a lock, known by their text.
+//! The scripts with which widespread clients take, extend and release a lock, recognized by their
+//! text.
 
 use std::collections::VecDeque;
 
 use sha1::{Digest, Sha1};
 
-/// Most scripts of a tenant's clients whose digests are remembered for `EVALSHA`; clients send the
-/// text of a forgotten one again.
+/// Maximum number of scripts per tenant whose digests are remembered for `EVALSHA`. Clients send
+/// the text of a forgotten script again.
 const REMEMBERED_MAX: usize = 16;
 /// Longest script that is compared with the known ones, bytes.
 const SCRIPT_BYTES_MAX: usize = 1024;
 
-/// The command that a script stands for, with one key and the script's arguments.
+/// The effect of a script on its one key, with the script's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Removes the key if it has the value of the first argument.
     Release,
-    /// The same, and then lets the key expire after the milliseconds of the second argument.
+    /// If the key has the value of the first argument, sets its expiry to the second argument, in
+    /// milliseconds from now.
     Extend,
-    /// The same for a key that expires, and in addition to the time left if the third argument is
-    /// `0`.
+    /// Like `Extend`, for a key that already has an expiry; if the third argument is `0`, the
+    /// milliseconds are added to the time left.
     ExtendBy,
-    /// Stores the first argument for the seconds of the second one if the key does not exist.
+    /// Stores the first argument if the key does not exist, with the second argument as its time to
+    /// live in seconds.
     Add,
 }
 
@@ -58,7 +61,7 @@ const KNOWN: [(&str, Meaning); 6] = [
     ("return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])", Meaning::Add),
 ];
 
-/// The digests of known scripts that the clients of a tenant have sent, the last one at the end.
+/// The digests of known scripts that the clients of a tenant have sent, the latest at the end.
 #[derive(Debug, Default)]
 pub(super) struct Scripts(VecDeque<(String, Meaning)>);
 
@@ -91,7 +94,7 @@ pub(super) fn meaning_of(script: &[u8]) -> Option<Meaning> {
     known(&normal(text))
 }
 
-/// Returns the digest by which clients name a script.
+/// Returns the SHA-1 digest that clients send instead of the script, in hexadecimal.
 pub(super) fn digest_of(script: &[u8]) -> String {
     Sha1::digest(script).iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -100,7 +103,7 @@ fn known(normal: &str) -> Option<Meaning> {
     KNOWN.iter().find(|(text, _)| *text == normal).map(|(_, meaning)| *meaning)
 }
 
-/// Returns a script with single quotes, one space between words, and none beside other characters.
+/// Normalizes a script: single quotes, one space between words, no space next to other characters.
 fn normal(script: &str) -> String {
     let script = script.replace('"', "'");
     let mut normal = String::with_capacity(script.len());

@@ -7,7 +7,8 @@ use super::session::{CommandResult, Session, arg, is, number};
 use crate::output::Output;
 use crate::work::pairs;
 
-/// Largest product of the lengths of both values: a bit each, and a third of a millisecond.
+/// Maximum product of the lengths of both values: each pair of bytes takes a bit, and all of them a
+/// third of a millisecond.
 const PAIRS_MAX: usize = 4 << 20;
 const TOO_LONG: Failure = Failure::text(
     "ERR LCS compares values of which the product of the lengths is at most 4194304 (twice 2 KiB); compare larger ones in the client",
@@ -89,24 +90,25 @@ pub(super) fn lcs(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -
     Ok(())
 }
 
-/// The lengths of the longest common subsequences of all beginnings of two values, as the places
-/// where they grow: a bit for each pair of bytes, of which 64 are computed at a time (Hyyrö,
-/// "Bit-parallel LCS-length computation revisited", 2004).
+/// The lengths of the longest common subsequences (LCS) of all pairs of prefixes of two values. For
+/// each pair of bytes, one bit tells whether the length grows there; 64 bits are computed at a time
+/// (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004).
 struct Table<'v> {
-    /// The shorter value, which has a row for each of its beginnings, the empty one first.
+    /// The shorter value. The table has a row for each of its prefixes, the empty one first.
     short: &'v [u8],
-    /// The longer value. Each row has a bit for each of its bytes, set if the byte makes the
-    /// subsequence no longer.
+    /// The longer value. Each row has a bit for each of its bytes, set if the LCS does not become
+    /// longer with that byte.
     long: &'v [u8],
     /// True if `short` is the second value of the command.
     swapped: bool,
-    /// Words of a row.
+    /// Number of 64-bit words per row.
     words: usize,
     rows: Vec<u64>,
 }
 
 impl<'v> Table<'v> {
-    /// O(a × b / 64) in time, a × b bits of memory, and as much again while this runs.
+    /// Computes the table in O(a × b / 64) time. It takes a × b bits of memory, and as much again
+    /// during the computation.
     fn of(a: &'v [u8], b: &'v [u8]) -> Self {
         let swapped = a.len() > b.len();
         let (short, long) = if swapped { (b, a) } else { (a, b) };
@@ -128,7 +130,8 @@ impl<'v> Table<'v> {
         Self { short, long, swapped, words, rows }
     }
 
-    /// Returns the length for the first `short` and `long` bytes of the values. O(long / 64).
+    /// Returns the length of the LCS of the first `short` bytes of the shorter value and the first
+    /// `long` bytes of the longer one. O(long / 64).
     fn at(&self, short: usize, long: usize) -> u32 {
         let row = &self.rows[short * self.words..];
         let whole: u32 = row[..long / 64].iter().map(|word| word.count_zeros()).sum();
@@ -136,8 +139,8 @@ impl<'v> Table<'v> {
         if rest == 0 { whole } else { whole + (!row[long / 64] & ((1 << rest) - 1)).count_ones() }
     }
 
-    /// Returns by how much the last of the first `long` bytes makes the length larger for the first
-    /// `short` bytes: 0 or 1.
+    /// Returns by how much the LCS with the first `short` bytes becomes longer with byte number
+    /// `long` of the longer value: 0 or 1.
     fn growth(&self, short: usize, long: usize) -> u32 {
         let (word, bit) = ((long - 1) / 64, (long - 1) % 64);
         u32::from(self.rows[short * self.words + word] >> bit & 1 == 0)
@@ -147,8 +150,8 @@ impl<'v> Table<'v> {
         self.at(self.short.len(), self.long.len())
     }
 
-    /// Returns the subsequence and the parts that it consists of, the last one first, by the same
-    /// way through the table as Redis. O(a × b / 64).
+    /// Returns the subsequence and its contiguous parts, the last one first; of several solutions
+    /// the one that Redis finds. O(a × b / 64).
     fn walk_back(&self) -> (Vec<u8>, Vec<Match>) {
         let (mut found, mut matches) = (Vec::new(), Vec::new());
         let (mut short, mut long) = (self.short.len(), self.long.len());
@@ -186,10 +189,10 @@ impl<'v> Table<'v> {
     }
 }
 
-/// For each byte that a value has, the places where a longer one has it.
+/// For each distinct byte of the shorter value, a bit mask of its positions in the longer value.
 struct Masks {
     words: usize,
-    /// The number of each byte among those of the value.
+    /// The index of each byte among the distinct bytes of the shorter value.
     numbers: [Option<u8>; 256],
     bits: Vec<u64>,
 }
@@ -214,7 +217,7 @@ impl Masks {
         Self { words, numbers, bits }
     }
 
-    /// Returns the places of a byte of the value.
+    /// Returns the mask of a byte that the shorter value has.
     fn of_byte(&self, byte: u8) -> &[u64] {
         let number = self.numbers[usize::from(byte)].map_or(0, usize::from);
         &self.bits[number * self.words..][..self.words]

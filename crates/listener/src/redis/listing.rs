@@ -16,8 +16,8 @@ use crate::output::Output;
 /// Most slots of the cache's table that a command visits before other connections run. Chosen: a
 /// fraction of a millisecond.
 const PLACES: usize = 4096;
-/// Most steps of pattern matching before other connections run, unless a single slot takes more: a
-/// fraction of a millisecond.
+/// Maximum number of pattern matching steps before other connections run, unless a single table
+/// slot takes more: a fraction of a millisecond.
 const STEPS: usize = 128 * 1024;
 /// Key length that is assumed for the cost of matching, in bytes: the cache engine's maximum;
 /// prefixes are short in comparison.
@@ -37,8 +37,8 @@ const PLACE_WORK: u64 = 128;
 /// Lowest bit of the route in a `SCAN` cursor; the engine's cursor is in the bits below.
 const ROUTE_SHIFT: u32 = 48;
 
-/// Maximum length of a key pattern, in bytes. A key is matched in one go, so the product of its
-/// length and the pattern's must be small.
+/// Maximum length of a key pattern, in bytes. Matching one key is not interrupted, so the product
+/// of its length and the pattern's must be small.
 const PATTERN_BYTES_MAX: usize = 1024;
 const PATTERN_TOO_LONG: Failure = Failure::text("ERR pattern is too long, at most 1024 bytes are taken");
 

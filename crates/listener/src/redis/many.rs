@@ -1,4 +1,4 @@
-//! Commands on several keys: `MGET`, `MSETNX`, and those that copy or rename.
+//! Commands on several keys: `MGET`, `MSETNX`, and commands that copy or rename.
 //!
 //! The cache changes one key atomically, never two. The writing commands here hold a lock of the
 //! listener, so each sees the others completed or not begun. `MSETNX` also adds its keys one by one

@@ -85,8 +85,8 @@ fn limits(options: &ListenerOptions) -> Limits {
     Limits { argument_bytes_max, request_bytes_max: argument_bytes_max.saturating_add(REQUEST_BYTES) }
 }
 
-/// Returns the most bytes that the buffers of a Redis connection can hold, without fetched values
-/// and without what is taken from the budget of kept memory.
+/// Returns the maximum size of the buffers of a Redis connection, bytes, without fetched values and
+/// without memory taken from the budget of kept memory.
 pub(crate) fn connection_bytes_max(options: &ListenerOptions) -> usize {
     let limits = limits(options);
     let value = reply::HEADER_BYTES_MAX + options.item_size_max as usize + 2;
@@ -124,7 +124,7 @@ impl Hub {
         })
     }
 
-    /// Calls `use_them` with the scripts that the clients of a slot have sent.
+    /// Calls `use_them` with the known scripts that the clients of a slot have sent.
     fn with_scripts<R>(&self, slot: TenantSlot, use_them: impl FnOnce(&mut Scripts) -> R) -> R {
         let mut all = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         use_them(all.entry(slot.index()).or_default())

@@ -25,7 +25,7 @@ pub(super) struct Transaction {
     pub(super) queue: KeptRequests,
     /// True after a command that was refused: `EXEC` executes nothing.
     pub(super) broken: bool,
-    /// The work that the arguments of the commands tell.
+    /// The work that follows from the arguments of the queued commands.
     pub(super) work: Work,
 }
 
@@ -35,7 +35,7 @@ impl Transaction {
         allocated(size_of::<Self>()) + self.queue.capacity()
     }
 
-    /// Refuses the transaction: its commands will not be executed, and are not kept.
+    /// Refuses the transaction: drops its commands, which will not be executed.
     pub(super) fn refuse(&mut self) {
         *self = Self { broken: true, ..Self::default() };
     }
@@ -73,7 +73,7 @@ impl WatchedKeys {
         self.list.len()
     }
 
-    /// Makes room for `more` keys, and no more than that.
+    /// Reserves memory for exactly `more` further keys.
     pub(super) fn reserve(&mut self, more: usize) {
         self.list.reserve_exact(more);
     }
@@ -93,7 +93,7 @@ impl WatchedKeys {
         self.list.capacity() * size_of::<Watched>() + self.names
     }
 
-    /// Returns the memory that keys of these names take in addition, bytes.
+    /// Returns the additional memory that watching keys of these names takes, bytes.
     pub(super) fn memory_of<'k>(names: impl ExactSizeIterator<Item = &'k [u8]>) -> usize {
         let list = names.len() * size_of::<Watched>();
         list + names.map(|name| allocated(name.len())).sum::<usize>()

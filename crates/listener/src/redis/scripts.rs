@@ -1,7 +1,7 @@
-//! `EVAL`, `EVALSHA` and `SCRIPT` for the scripts by which widespread clients take, extend and
-//! release a lock. Each is known by its text, whatever its white space and quotes, and executed as
-//! the command that it stands for; any other script is refused, since the cache executes no
-//! programs of clients.
+//! `EVAL`, `EVALSHA` and `SCRIPT` for the scripts with which widespread clients take, extend and
+//! release a lock. Such a script is recognized by its text, regardless of white space and quotes,
+//! and replaced by an equivalent command. All other scripts are refused, since the cache executes
+//! no programs of clients.
 
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, reply};
@@ -74,7 +74,8 @@ impl Session<'_> {
         self.hub.with_scripts(self.client.slot, use_them)
     }
 
-    /// Remembers a known script and returns its digest and meaning.
+    /// Remembers a script and returns its digest and meaning, or an error if the script is not a
+    /// known one.
     fn learn(&self, script: &[u8]) -> Result<(String, Meaning), Failure> {
         let meaning = meaning_of(script).ok_or(SCRIPTS)?;
         let digest = digest_of(script);
@@ -104,8 +105,9 @@ impl Session<'_> {
         }
     }
 
-    /// Lets a key with this value expire after `millis`. With `adds` only a key that expires, and
-    /// if that is true in addition to what is left.
+    /// Sets the expiry of a key to `millis` from now, if the key has this value. If `adds` is
+    /// given, only for a key that already has an expiry; if it is true, `millis` are added to the
+    /// time left.
     fn extend_if(
         &self,
         key: &[u8],

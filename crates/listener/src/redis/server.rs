@@ -70,12 +70,12 @@ const SECTIONS: [Section; 11] = [
     ("Tenant", tenant),
 ];
 
-/// Returns the work of an `INFO`, of which three sections read the counters of all partitions.
+/// Returns the work of an `INFO`, three sections of which read the counters of all partitions.
 pub(super) fn info_work(session: &Session<'_>) -> u64 {
     3 * COUNTERS * session.routing().partitions().len() as u64 + CARD_WORK * session.hub.clients.len() as u64
 }
 
-/// Work of adding the number of a client's commands.
+/// Work of adding one client's number of commands to the total.
 const CARD_WORK: u64 = 64;
 
 /// Executes the Redis command `INFO [section …]`.
@@ -214,9 +214,9 @@ fn tenant(session: &Session<'_>, text: &mut String) -> std::fmt::Result {
 /// one: eviction of the least recently used of all keys.
 const POLICY: &str = "allkeys-lru";
 
-/// Number of settings.
+/// Number of settings that `CONFIG GET` knows.
 const SETTINGS: usize = 20;
-/// Most bytes of a setting's name.
+/// Maximum length of a setting's name, bytes.
 const SETTING_BYTES_MAX: usize = 24;
 
 /// Returns Redis's settings with the values that this listener reports, in the order of their

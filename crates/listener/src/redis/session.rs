@@ -46,9 +46,9 @@ pub(super) struct Session<'a> {
     pub(super) moment: Moment,
     /// Commands executed but not yet recorded in the client's `card`.
     pub(super) commands: u64,
-    /// Position of the last of them in the table.
+    /// Position in the command table of the last of these commands.
     pub(super) last: Option<usize>,
-    /// The counts of calls of the client's thread.
+    /// The counts of calls per command of the client's thread.
     pub(super) calls: &'a ThreadCalls,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
@@ -83,20 +83,20 @@ impl State {
         *self = Self { replies, refusals: self.refusals, ..Self::default() };
     }
 
-    /// Returns true if the client has the listener keep any memory.
+    /// Returns true if the listener keeps any memory for the client between commands.
     #[inline]
     pub(super) fn keeps_some(&self) -> bool {
         self.aside.is_some() || self.transaction.is_some() || self.watched.memory() > 0
     }
 
-    /// Returns the memory that the client has the listener keep and that is its own, bytes.
+    /// Returns the memory kept for the client that is not taken from the shared budget, bytes.
     #[inline(never)]
     pub(super) fn own_bytes(&self) -> usize {
         self.aside.as_ref().map_or(0, Aside::buffer_bytes) + self.kept_bytes().min(OWN_BYTES)
     }
 
-    /// Returns the memory that the client has the listener keep, bytes: its watched keys, its
-    /// transaction, and what a command that is not completed has gathered.
+    /// Returns the memory that the listener keeps for the client, bytes: its watched keys, its
+    /// transaction, and the keys and writes of an unfinished command.
     pub(super) fn kept_bytes(&self) -> usize {
         let transaction = self.transaction.as_deref().map_or(0, Transaction::memory);
         self.watched.memory() + transaction + self.aside.as_ref().map_or(0, Aside::kept_bytes)
@@ -139,7 +139,7 @@ impl<'i> Old<'i> {
         }
     }
 
-    /// Returns the value, to be read after the shard is unlocked.
+    /// Returns the value in a form that can be read after the shard is unlocked.
     pub(super) fn unlocked(self) -> Unlocked {
         Unlocked::of(&self.item, self.value)
     }
@@ -154,8 +154,8 @@ impl<'i> Old<'i> {
 }
 
 impl Old<'_> {
-    /// Returns a change of the item's expiry. It gives the item a new number, so that it counts as
-    /// a change of a watched key even if the previous expiry is restored.
+    /// Returns a change of the item's expiry. It gives the item a new CAS number, so that a watched
+    /// key counts as changed even if its previous expiry is restored.
     pub(super) fn expiring(self, expires: Option<Instant>) -> Change<'static> {
         Change::Amend { expires, marks: self.marks, cas: NewCas::Next }
     }
@@ -344,7 +344,7 @@ impl Session<'_> {
         reply::error(out, format!("ERR {error}").as_bytes());
     }
 
-    /// Returns what lines of `CLIENT LIST` show of the listener.
+    /// Returns the properties of the listener that lines of `CLIENT LIST` show.
     pub(super) fn view(&self) -> View<'_> {
         let unix = self.shared.options.bind.unix().map(|place| place.path.as_path());
         View { now: self.moment.now, unix, command: command_name }
@@ -437,7 +437,8 @@ impl Session<'_> {
         result.map_err(|refused| self.refused(refused))
     }
 
-    /// Makes an [update](Self::update), unless `decide` refuses it: the item stays as it is then.
+    /// Makes an [update](Self::update), unless `decide` returns an error: then the item stays
+    /// unchanged.
     pub(super) fn try_update<'v, R>(
         &self,
         key: &[u8],
@@ -527,13 +528,14 @@ impl Session<'_> {
     }
 }
 
-/// Arguments of a command that are not counted as work, since their bytes of input bound it.
+/// Number of arguments of a command that are not counted as work, since the bound on input limits
+/// it.
 const ARGUMENTS_FREE: usize = 16;
 
 /// Maximum number of bytes of a client's argument that an error repeats, as in Redis.
 const QUOTED_MAX: usize = 128;
 
-/// Returns the name of the command at a position in the table.
+/// Returns the name of the command at a position in the command table.
 pub(super) fn command_name(at: usize) -> &'static str {
     table::at(at).name
 }

@@ -317,7 +317,8 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Sets the condition; a repeated one is accepted, another one is not.
+    /// Sets the condition of a `SET`. Repeating the same condition is accepted, a different one is
+    /// an error.
     fn allow(&mut self, only: Only<'a>) -> Result<(), Failure> {
         match self.only.replace(only) {
             Some(other) if other != only => Err(SYNTAX),

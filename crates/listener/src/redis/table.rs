@@ -61,7 +61,8 @@ impl Command {
         matches!(self.name, "flushall" | "flushdb")
     }
 
-    /// Returns true if the command goes on in later turns if it has many keys.
+    /// Returns true if the command, given many keys, is executed in portions over several
+    /// scheduling turns.
     pub(super) fn takes_portions(&self) -> bool {
         matches!(self.name, "mget" | "mset" | "del" | "unlink" | "exists" | "touch")
     }
@@ -115,8 +116,8 @@ pub(super) fn at(position: usize) -> &'static Command {
     &COMMANDS[position]
 }
 
-/// Returns the position in the table of the command with this name, in any case.
-/// Compares it with the few names of the same initial letter.
+/// Returns the position in the table of the command with this name, in any case. It is compared
+/// only with the few names that have the same initial letter.
 pub(super) fn position(name: &[u8]) -> Option<usize> {
     let letter = lower(*name.first()?).wrapping_sub(b'a');
     let (start, end) = *LETTERS.get(usize::from(letter))?;
@@ -161,8 +162,8 @@ static PACKED: [u128; COMMANDS.len()] = {
     all
 };
 
-/// For each letter, the positions of the first command with this initial and of the one behind the
-/// last.
+/// For each letter, the range of positions of the commands whose names begin with it: the first,
+/// and the one after the last.
 static LETTERS: [(usize, usize); 26] = {
     let mut all = [(0, 0); 26];
     let mut at = 0;
@@ -174,7 +175,7 @@ static LETTERS: [(usize, usize); 26] = {
     all
 };
 
-/// Returns a letter in lower case; for any other byte one that is not a letter either.
+/// Returns a letter in lower case; any other byte is mapped to a byte that is not a letter.
 const fn lower(byte: u8) -> u8 {
     byte | b' '
 }

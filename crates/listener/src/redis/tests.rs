@@ -154,7 +154,7 @@ fn target(partition: u16, read_through: bool) -> Target {
 /// the keys requested.
 type Known = FakeBackends<Requested>;
 
-/// The keys that backends were asked for, and the changes of stores.
+/// A log of the keys requested from backends and of the changes sent to stores.
 #[derive(Default)]
 struct Requested {
     asked: Mutex<Vec<String>>,

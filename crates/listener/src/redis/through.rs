@@ -32,13 +32,13 @@ pub(super) struct Writes {
     /// The answer if the store acknowledges all of them.
     answer: Vec<u8>,
     muted: bool,
-    /// The memory of the writes, bytes, which the budget of kept memory counts; values are in the
-    /// budget of fetched values.
+    /// The memory of the writes without their values, bytes, taken from the budget of kept memory;
+    /// the values are in the budget of fetched values.
     memory: usize,
 }
 
 /// Memory of a write until the store has acknowledged it, without key and value, bytes. Chosen:
-/// more than its entry here and its future together.
+/// more than its entry in `pending` and its future (the asynchronous call) take together.
 const WRITE_BYTES: usize = 1 << 10;
 
 impl Writes {
@@ -152,7 +152,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Takes the budget for writes of these keys, of which there are none yet.
+    /// Takes the memory for writes of these keys from the budget. Returns an empty list of writes.
     fn writes<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) -> Result<Writes, Failure> {
         let memory = keys.map(|key| WRITE_BYTES + allocated(key.len())).sum();
         self.keep(memory)?;

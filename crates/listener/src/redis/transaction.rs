@@ -147,10 +147,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Takes the budget for `more` bytes than the client keeps now.
+    /// Takes memory from the budget for `more` bytes in addition to those that the client keeps
+    /// now.
     ///
     /// # Errors
-    /// If too little is left of it.
+    /// If too little of the budget is left.
     pub(super) fn keep(&mut self, more: usize) -> Result<(), Failure> {
         if self.kept.grow_to(self.client.kept_bytes() + more) {
             return Ok(());
@@ -158,7 +159,7 @@ impl<'a> Session<'a> {
         Err(Failure(format!("ERR {}", self.kept.refusal()).into_bytes().into()))
     }
 
-    /// Gives back the budget of what the client does not keep any more.
+    /// Returns to the budget the memory that the client does not keep any more.
     pub(super) fn give_back(&mut self) {
         if !self.kept.is_empty() {
             self.kept.shrink_to(self.client.kept_bytes());
@@ -168,7 +169,7 @@ impl<'a> Session<'a> {
     /// Fetches keys before the command that needs them is executed.
     ///
     /// # Errors
-    /// If too little is left of the budget for their memory.
+    /// If too little of the budget is left for the memory of the keys.
     pub(super) fn gather(&mut self, keys: GatheredKeys, then: Then) -> CommandResult {
         let gathering = Gathering::new(keys, then);
         self.keep(gathering.memory())?;
@@ -191,8 +192,8 @@ impl<'a> Session<'a> {
         self.aborted(&failure)
     }
 
-    /// Returns the error of an `EXEC` that was not executed for this reason, after which no key is
-    /// watched.
+    /// Forgets the watched keys, and returns the error of an `EXEC` that was not executed because
+    /// of `failure`.
     fn aborted(&mut self, failure: &Failure) -> Failure {
         self.client.watched.clear();
         Failure::about("EXECABORT Transaction discarded because of: ", &failure.0, "")

@@ -4,14 +4,15 @@ use std::ops::Deref;
 
 use sherwood_cache::{Item, Pinned};
 
-/// A value that outlives the lock of its shard: pinned if it is large, else copied.
+/// A value that stays valid after its shard is unlocked: pinned in the cache if it is large, else
+/// copied.
 pub(super) enum Unlocked {
     Pinned(Pinned),
     Copied(Vec<u8>),
 }
 
 impl Unlocked {
-    /// Keeps the value of an item.
+    /// Pins or copies the value of an item.
     pub(super) fn of(item: &Item<'_>, value: &[u8]) -> Self {
         item.pin().map_or_else(|| Self::Copied(value.to_vec()), Self::Pinned)
     }

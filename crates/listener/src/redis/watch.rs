@@ -25,8 +25,8 @@ use crate::output::Output;
 
 /// Most keys that a client can watch at a time.
 const WATCHED_MAX: usize = 1024;
-/// Most memory of the keys that a client watches, bytes. Chosen: three times what that many of the
-/// cache's longest keys take.
+/// Maximum memory of the keys that a client watches, bytes. Chosen: three times the memory of
+/// [`WATCHED_MAX`] keys of the maximum length.
 const WATCHED_BYTES_MAX: usize = 1 << 20;
 const TOO_MANY: Failure = Failure::text(
     "ERR a client can watch at most 1024 keys that take 1 MiB; UNWATCH those that it needs no more, or watch fewer",
@@ -98,7 +98,7 @@ impl Session<'_> {
     /// each once.
     ///
     /// # Errors
-    /// If they are more than can be fetched for one command.
+    /// If the missing keys are more than can be fetched for one command.
     pub(super) fn missing<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Result<GatheredKeys, Failure> {
         let mut missing = GatheredKeys::default();
         if self.shared.service.backends.is_none() {

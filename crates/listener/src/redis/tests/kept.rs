@@ -1,5 +1,5 @@
-//! Memory that Redis clients have the listener keep: counted, taken from a budget, given back, and
-//! refused beyond it.
+//! Tests of the memory that the listener keeps for Redis clients between commands: it is counted,
+//! taken from a budget, returned, and refused over the budget.
 
 use sherwood_model::SplitMix64;
 
@@ -15,8 +15,8 @@ const REFUSED: &str =
     "-ERR the node keeps as many watched keys, queued commands and writes in flight as it may, ";
 const KIB: u64 = 1 << 10;
 
-/// Creates a listener whose clients may have `kept_max` bytes kept, with backends if `known` has
-/// some and with a store in place of look-aside if `through`.
+/// Creates a listener with a budget of `kept_max` bytes for kept memory, with the backends `known`
+/// if given, and write-through if `through`.
 fn bounded(kept_max: u64, known: Option<Arc<dyn Backends>>, through: bool) -> (Listener, Arc<Bounded>) {
     let target = Target { write_through: through, ..target(0, known.is_some()) };
     let mut listener = Listener::new(cache(1), Routing::single(target), known);
@@ -30,7 +30,7 @@ fn backends() -> Option<Arc<dyn Backends>> {
     Some(known())
 }
 
-/// Names of keys of the cache's greatest length.
+/// Returns the names of `keys` keys of the maximum length, separated by spaces.
 fn names(keys: usize) -> String {
     (0..keys).map(|key| format!("{key:0250}")).collect::<Vec<_>>().join(" ")
 }
@@ -196,8 +196,8 @@ fn write_through_of_many_keys_is_refused_over_the_budget_and_returns_its_memory(
     listener.check(&mut client, &[("SET k 1", "+OK")]);
 }
 
-/// Has clients draw commands on transactions, and checks after each that the budget holds and that
-/// a small transaction is executed, and at the end that all of it is given back.
+/// Clients send random transaction commands. After each command, the budget is not exceeded and a
+/// small transaction is executed; at the end, all of the budget is returned.
 #[test]
 fn random_commands_keep_memory_within_the_budget_and_return_all_of_it() {
     let mut refused = 0;
@@ -229,8 +229,8 @@ fn random_commands_keep_memory_within_the_budget_and_return_all_of_it() {
     assert!(refused > 0, "the budget is used up");
 }
 
-/// Advances a conversation of a Redis client over `input`, and then without input until it waits
-/// for some. Returns the bytes that it kept after each step.
+/// Advances the conversation of a Redis client over `input` until it needs more input. Returns the
+/// bytes that it kept after each step.
 fn kept_by_steps(listener: &Listener, input: &[u8]) -> Vec<usize> {
     let mut client = listener.redis.open(&listener.shared, 0);
     let moment = Moment { now: listener.now, unix_secs: listener.unix_secs() };

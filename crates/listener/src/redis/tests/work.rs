@@ -1,19 +1,20 @@
-//! The work of commands in their dearest forms: alone, in a pipeline, and in a transaction.
+//! Tests of the work counted for the most expensive form of each command: alone, in a pipeline, and
+//! in a transaction.
 
 use super::*;
 use crate::work::{COMMAND_MAX, TURN_MAX, digits, pairs, rebuilt};
 
 const MIB: usize = 1 << 20;
-/// Times that a command is sent in a pipeline, and in a transaction.
+/// Number of times that a command is sent in a pipeline, and in a transaction.
 const PIPELINED: usize = 6;
 const QUEUED: usize = 20;
 
-/// A command in its dearest form.
+/// A command in its most expensive form.
 struct Dear {
     name: &'static str,
-    /// Requests that can be sent again and again, one after the other.
+    /// Requests that can be sent in turn, any number of times.
     requests: Vec<Vec<u8>>,
-    /// The least work of the first one.
+    /// The minimum work of the first request.
     least: u64,
 }
 
@@ -22,14 +23,14 @@ impl Dear {
         Self { name, requests: lines.iter().map(|line| request(line)).collect(), least }
     }
 
-    /// Returns the command with `count` arguments that `argument` makes of their numbers.
+    /// Returns the command with `count` arguments, each made by `argument` from its number.
     fn many(name: &'static str, head: &str, count: usize, argument: fn(usize) -> String, least: u64) -> Self {
         let arguments: Vec<String> = (0..count).map(argument).collect();
         Self::new(name, &[&format!("{head} {}", arguments.join(" "))], least)
     }
 }
 
-/// A listener of values of up to a MiB, with the values that the dear commands are about.
+/// A listener for values of up to a MiB, with the values that the expensive commands use.
 fn listener() -> Listener {
     let partition = Partition::new(TenantId(0), BackendId(0), 64 << 20);
     let options = Options { total_bytes: 64 << 20, item_bytes_max: MIB as u32, ..Options::default() };
@@ -49,8 +50,8 @@ fn listener() -> Listener {
     listener
 }
 
-/// The commands of which a request of few bytes, or one within the bound of requests, can cause
-/// much work.
+/// The commands for which a short request, or one within the bound on the size of requests, can
+/// cause much work.
 fn dearest() -> Vec<Dear> {
     let big = MIB as u64 - 4096;
     let pattern = format!("*[{}]", "*b".repeat(500));
@@ -90,8 +91,8 @@ fn dearest() -> Vec<Dear> {
     ]
 }
 
-/// Commands whose work is bounded by their bytes of input, which are a few KiB in a turn, and of
-/// their answers, which end a turn as well.
+/// Commands whose work is bounded by the bytes of their requests, of which a turn reads a few KiB,
+/// and of their answers, whose number ends a turn as well.
 const CHEAP: &[&str] = &[
     "auth",
     "client|getname",
@@ -170,8 +171,8 @@ fn every_command_is_listed_as_either_expensive_or_cheap() {
     }
 }
 
-/// Gives a client all its turns, and another client a command between them. Returns the answers,
-/// and the work of each turn.
+/// Gives a client scheduling turns until its input is executed, and lets another client execute
+/// commands between them. Returns the answers and the work of each turn.
 fn turns(listener: &Listener, client: &mut InMemoryClient, input: &[u8]) -> (Vec<u8>, Vec<u64>) {
     let moment = Moment { now: listener.now, unix_secs: listener.unix_secs() };
     let (mut said, mut works) = (Vec::new(), Vec::new());
