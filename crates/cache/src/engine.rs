@@ -474,7 +474,8 @@ impl Cache {
         self.ledger.apply(plan)
     }
 
-    /// Checks that a plan can be [applied](Self::apply), where it is a part of a larger one.
+    /// Checks that a plan can be [applied](Self::apply), without applying it: a larger plan checks
+    /// all of its parts first.
     ///
     /// # Errors
     /// As those of [`apply`](Self::apply).

@@ -38,7 +38,8 @@ fn line(at: *const i8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
 }
 
-/// No stable prefetch instruction exists for other architectures; look-ups wait for each line.
+/// Does nothing: Rust has no stable prefetch instruction for other architectures, so look-ups wait
+/// for each line.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 fn line(_at: *const i8) {}

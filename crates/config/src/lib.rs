@@ -108,7 +108,8 @@ fn resolve_all(file: Option<(&str, &str)>, flags: &Flags, policies: &[&str]) -> 
     Ok(config.expect("a file that could not be read has problems"))
 }
 
-/// Describes the error of a file with its remedy, in the system's words for unknown kinds.
+/// Describes the error of reading the file, with the remedy; other errors in the operating system's
+/// words.
 fn said(error: &ReadError) -> String {
     match error {
         ReadError::Unreadable(error) => match error.kind() {

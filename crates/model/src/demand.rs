@@ -29,18 +29,18 @@ pub struct Demand {
     /// Sequence number of the latest write that the answer must reflect; 0 if any answer will do. A
     /// replica that has not applied that write is not asked.
     pub after: u64,
-    /// The request that the query belongs to; none if it is not known. Copies of one request keep
-    /// off one server.
+    /// The request that the query belongs to; none if it is not known. Copies of one request are
+    /// sent to different servers where possible.
     pub request: Option<RequestId>,
 }
 
-/// The id of a request, which its copies share.
+/// The id of a request, shared by all copies of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(NonZeroU64);
 
 impl RequestId {
-    /// Returns the id of a number, such as the last 8 bytes of a trace id; none for 0, which W3C
-    /// Trace Context forbids as an id.
+    /// Makes an id of a number, such as the last 8 bytes of a trace id; none for 0, which W3C Trace
+    /// Context does not allow as an id.
     #[must_use]
     pub fn new(number: u64) -> Option<Self> {
         NonZeroU64::new(number).map(Self)

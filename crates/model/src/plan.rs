@@ -12,16 +12,17 @@ pub struct Plan {
     pub cache: CachePlan,
     /// The rates of each tenant; none if the node has one tenant, which nothing limits.
     pub rates: Option<Rates>,
-    /// Parts of the plan for single backends; those that are left out stay as they are.
+    /// Parts of the plan for single backends. Backends that are left out keep their settings.
     pub backends: Vec<BackendPlan>,
 }
 
-/// The part of a plan that concerns one backend. Fields that are none stay as they are.
+/// The part of a plan that concerns one backend. A field that is none leaves its setting unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendPlan {
     /// The backend.
     pub backend: BackendId,
-    /// The percentile of latencies that estimates of admission take (β).
+    /// The percentile of past latencies with which admission control estimates a query's latency
+    /// (β).
     pub beta: Option<Percent>,
 }
 

@@ -17,7 +17,7 @@ pub enum ResourceKind {
     Network,
 }
 
-/// Kind of a resource, whatever its backend.
+/// Kind of a resource without its backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResourceClass {
@@ -30,7 +30,7 @@ pub enum ResourceClass {
 }
 
 impl ResourceClass {
-    /// Returns the kind of the resource at `backend`, which network ignores.
+    /// Returns this kind of resource at `backend`; for the network, the backend has no effect.
     #[must_use]
     pub const fn at(self, backend: BackendId) -> ResourceKind {
         match self {
@@ -40,7 +40,7 @@ impl ResourceClass {
         }
     }
 
-    /// Returns DynamoDB's unit of reads or writes; a byte of network.
+    /// Returns the default unit: DynamoDB's units for reads and writes, a byte for the network.
     #[must_use]
     pub const fn default_unit(self) -> Unit {
         match self {
@@ -149,7 +149,7 @@ impl Rates {
         self.row(tenant)[resource.index()]
     }
 
-    /// True if there is a rate for each of as many tenants and resources.
+    /// True if the table has exactly this number of tenants and of resources.
     #[must_use]
     pub fn is_of(&self, tenants: usize, resources: usize) -> bool {
         self.resources == resources && self.per_s.len() == tenants * resources

@@ -5,14 +5,15 @@
 //! therefore share one budget. A request that exceeds it is refused at once: nothing waits for
 //! memory, so there are no deadlocks.
 //!
-//! Memory that clients have the listeners keep between commands (watched keys, queued commands) is
+//! Memory that the listeners keep for clients between commands (watched keys, queued commands) is
 //! taken from the same budget, at most half of it (`KEPT_DIVISOR`), so that it leaves room for
 //! answers.
 //!
-//! The buffers of listeners' connections have a bound each and are only counted here. Those of HTTP
-//! and of TLS are in libraries that do not tell their size, so their bounds count ([`Uncounted`]).
-//! Together with the budget they are the memory that the process holds for clients beside its cache
-//! ([`Buffers::bytes`]); evicting items would not free it.
+//! Each buffer of a listener's connection has its own bound; these buffers are only counted here.
+//! The buffers of HTTP and TLS belong to libraries that do not report their size, so their upper
+//! bounds are counted instead ([`Uncounted`]). Budget and connection buffers together are the
+//! memory that the process holds for clients beside its cache ([`Buffers::bytes`]); evicting items
+//! would not free it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,27 +23,27 @@ use bytes::Bytes;
 use sherwood_config::ByteSize;
 use sherwood_listener::BufferBytes;
 
-/// Bytes that a [`Hold`] takes from the budget in advance, so that not every value changes the
-/// shared counter. Chosen: with every connection in use, they sum to a fraction of the smallest
-/// budget.
+/// Spare bytes that a [`Hold`] takes from the budget in advance, so that not every value changes
+/// the shared counter. Chosen: with every connection in use, the spare bytes of all of them are a
+/// fraction of the smallest budget.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// Divisor of the budget that gives the part of it that watched keys and queued commands may take.
+/// Watched keys and queued commands may take the budget divided by this number.
 const KEPT_DIVISOR: u64 = 2;
 
 /// The budget of bytes that the process may hold for clients, and its use.
 #[derive(Debug)]
 pub struct Buffers {
     bytes_max: u64,
-    /// Bytes taken from the budget, with those of `kept`.
+    /// Bytes taken from the budget, those of `kept` included.
     held: AtomicU64,
     /// Bytes that listeners keep for clients between commands.
     kept: AtomicU64,
     refused: AtomicU64,
     connections: AtomicU64,
-    /// Bounds of buffers whose size is not known, bytes.
+    /// Sum of the upper bounds of buffers whose exact size is unknown, bytes.
     uncounted: AtomicU64,
-    /// The most bytes held for clients since [`most_bytes`](Self::most_bytes) was called.
+    /// The peak of bytes held for clients since the last call of [`most_bytes`](Self::most_bytes).
     most: AtomicU64,
 }
 
@@ -65,7 +66,7 @@ impl Buffers {
         self.bytes_max
     }
 
-    /// Returns the bytes held now, the buffers of connections included.
+    /// Returns the bytes held now, including the buffers of connections whose size is known.
     pub fn bytes(&self) -> u64 {
         self.held.load(Relaxed).saturating_add(self.connections.load(Relaxed))
     }
@@ -75,14 +76,15 @@ impl Buffers {
         self.kept.load(Relaxed)
     }
 
-    /// Returns the most bytes held for clients at a time since the last call, with the bounds of
-    /// buffers whose size is not known: no less than what clients occupy.
+    /// Returns the peak of bytes held for clients since the last call. It includes the upper bounds
+    /// of buffers whose exact size is unknown, so it is never less than what clients occupy.
     pub fn most_bytes(&self) -> u64 {
         let now = self.with_uncounted();
         self.most.swap(now, Relaxed).max(now)
     }
 
-    /// Counts the bound of buffers whose size is not known, until the result is dropped.
+    /// Counts `bytes_max`, the upper bound of buffers whose exact size is unknown, until the result
+    /// is dropped.
     pub fn uncounted(self: &Arc<Self>, bytes_max: usize) -> Uncounted {
         let uncounted = Uncounted { buffers: Arc::clone(self), bytes: AtomicU64::new(0) };
         uncounted.set(bytes_max);
@@ -100,7 +102,7 @@ impl Buffers {
         }
     }
 
-    /// Returns the number of refusals for want of budget since the start.
+    /// Returns the number of requests refused since the start because the budget was used up.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -114,7 +116,7 @@ impl Buffers {
         )
     }
 
-    /// Creates a hold, which takes its bytes from the budget and has none yet.
+    /// Creates an empty hold, which can take bytes from the budget.
     pub fn hold(self: &Arc<Self>) -> Hold {
         Hold { buffers: Arc::clone(self), held: 0, spare: 0 }
     }
@@ -134,7 +136,7 @@ fn add_within(count: &AtomicU64, bytes: u64, bytes_max: u64) -> bool {
     count.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
 
-/// The bound of buffers whose size is not known, counted until this is dropped.
+/// The upper bound of buffers whose exact size is unknown, counted until this is dropped.
 #[derive(Debug)]
 pub struct Uncounted {
     buffers: Arc<Buffers>,
@@ -171,7 +173,8 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Takes `bytes` more and returns true, or counts a refusal if the budget has too few left.
+    /// Takes `bytes` more from the budget and returns true; if too few are left, counts a refusal
+    /// and returns false.
     pub fn take(&mut self, bytes: usize) -> bool {
         let bytes = bytes as u64;
         if let Some(spare) = self.spare.checked_sub(bytes) {
@@ -191,8 +194,8 @@ impl Hold {
         false
     }
 
-    /// Returns `bytes` as an owner of this hold, which is released when their last clone is
-    /// dropped. What was taken in advance is given back at once.
+    /// Attaches this hold to `bytes`: it is returned to the budget when the last clone of the
+    /// result is dropped. Spare bytes taken in advance are returned at once.
     pub fn guard(mut self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         let spare = std::mem::take(&mut self.spare);
         self.held -= spare;

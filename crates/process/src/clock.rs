@@ -12,7 +12,8 @@ use sherwood_listener as listener;
 pub struct Clock {
     origin: Monotonic,
     origin_unix: Duration,
-    /// Present time in nanoseconds from the origin of [`Instant`]; none for the system's time.
+    /// Present time set by a test, in nanoseconds from the origin of [`Instant`]; none if the clock
+    /// shows the system's time.
     driven: Option<&'static AtomicU64>,
 }
 

@@ -19,12 +19,13 @@
 //! Memory that evicted items have left behind warm ([`Mapped`]) goes first: it still counts as the
 //! process's, and evicting more items would not free it sooner.
 //!
-//! Memory that clients hold does not count as excess: evicting items would not free it. It has
-//! limits of its own ([`crate::buffers`]), and is subtracted before the comparison: the
-//! most that was held for clients, as long as the process has grown by as much outside of the
-//! cache. So it counts as theirs until it is returned to the system, which an allocator may delay,
-//! and neither a bound in place of a size nor what clients held before hides memory of the cache.
-//! The process takes at most the limit and the bounds of what clients hold.
+//! Memory held for clients does not count as excess, since evicting items would not free it; it has
+//! its own limits ([`crate::buffers`]). So an allowance is subtracted before the comparison: the
+//! most memory that was held for clients, but at most what the process has grown by outside of the
+//! cache. Memory that clients have freed stays in the allowance until the allocator returns it to
+//! the system. The second bound keeps the allowance from hiding memory of the cache if less is held
+//! for clients than an upper bound says, or than before. The process takes at most the limit plus
+//! the bounds of the memory held for clients.
 //!
 //! Eviction is left to stores, not done by the housekeeper, because an allocator reuses memory
 //! soonest in the thread that freed it, and because memory grows only with stores: an idle node
@@ -62,7 +63,7 @@ pub struct Limit {
     start_bytes: u64,
     total_bytes: AtomicU64,
     slack_bytes: AtomicU64,
-    /// Bytes that were not compared with the limit last, since clients hold them.
+    /// Allowance for clients' memory, which the last comparison with the limit left out, bytes.
     clients_bytes: AtomicU64,
 }
 
@@ -78,8 +79,8 @@ impl Limit {
         Self { start_bytes, total_bytes, slack_bytes, clients_bytes: AtomicU64::new(0) }
     }
 
-    /// Returns the part of `resident` bytes that is compared with the limit while clients hold
-    /// `held` bytes.
+    /// Returns the part of `resident` bytes that is compared with the limit while `held` bytes are
+    /// held for clients.
     pub fn without_clients(&self, resident: u64, held: u64) -> u64 {
         resident.saturating_sub(self.clients_bytes.load(Relaxed).max(held))
     }
@@ -122,7 +123,7 @@ pub struct Watch {
     last_bytes_max: u64,
     /// The time at which the limit was lowered last, and by how many bytes.
     lowered: (Instant, u64),
-    /// Allowance for the memory that clients hold, bytes.
+    /// Allowance for memory held for clients, bytes.
     clients_bytes: u64,
     reading: Reading,
     next_read: Instant,
@@ -210,13 +211,13 @@ impl Watch {
         resident.saturating_sub(return_excess(excess as usize) as u64)
     }
 
-    /// Raises the allowance to the `most` bytes that clients have held since the last call.
+    /// Raises the allowance to `most`, the peak of bytes held for clients since the last call.
     fn grant(&mut self, most: u64) {
         self.clients_bytes = self.clients_bytes.max(most);
     }
 
-    /// Lowers the allowance to what the process has grown by outside of the cache, of `resident`
-    /// bytes in all.
+    /// Lowers the allowance to the growth of the process outside of the cache since its start. The
+    /// process has `resident` bytes in all.
     fn confine(&mut self, resident: u64, Counted { blocks, tables }: Counted) {
         let others = resident.saturating_sub(blocks.saturating_add(tables));
         self.clients_bytes = self.clients_bytes.min(others.saturating_sub(self.limit.start_bytes));

@@ -1,10 +1,10 @@
 //! Text files that users write: configurations, passwords, tokens, certificates, scenarios.
 //!
-//! Editors and tools leave a byte order mark before a text, a line end after a password, and for a
-//! moment half a file. All crates read such files here, so that each file is treated alike:
-//! [`bytes`] and [`text`] read a regular file whole and bounded, [`input`] also a pipe, once, and
-//! [`secret`] a file of one line. [`Watched`] keeps what was made of files, and makes it again when
-//! they change.
+//! Editors and tools put a byte order mark before a text, a line end after a password, or leave a
+//! file half written for a moment. All crates read such files here, so that each file is treated
+//! alike: [`bytes`] and [`text`] read a whole regular file of bounded size, [`input`] a file or a
+//! pipe, and [`secret`] a file of one line. [`Watched`] holds a value derived from files, and
+//! derives it again when they change.
 //!
 //! ```
 //! use sherwood_textfile::{Rules, secret};

@@ -1,4 +1,4 @@
-//! Reading of a whole file, within its rules.
+//! Reads a whole file, with rules for its size and permissions.
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use crate::stamp::Stamp;
 
-/// Permissions that group and others may not have on a private file. The group may read: containers
-/// are given their secrets that way.
+/// Permissions that group and others must not have on a private file. The group may read it, since
+/// containers receive their secrets that way.
 const FOREIGN_RIGHTS: u32 = 0o037;
 
 /// Largest input of a command, bytes. Chosen: far more than any scenario or table has.
@@ -43,7 +43,7 @@ pub enum ReadError {
     /// The file does not exist or cannot be read.
     #[error("cannot be read: {0}; check its path, and that the process's user may read it")]
     Unreadable(#[source] io::Error),
-    /// There is something else than a file at the path.
+    /// The path is not a regular file but, for example, a directory or a pipe.
     #[error("is a {0}, where a regular file is expected, which can be read again: name a file")]
     NotAFile(&'static str),
     /// Other users may read or change a private file.
@@ -58,15 +58,15 @@ pub enum ReadError {
         /// Largest size accepted, bytes.
         bytes_max: u64,
     },
-    /// The file is no text in UTF-8.
+    /// The file is not UTF-8 text.
     #[error("is not text in UTF-8, at line {line} column {column}: save it as UTF-8")]
     NotText {
-        /// Line of the first byte that is no text, from 1.
+        /// Line of the first invalid byte, from 1.
         line: usize,
         /// Column of that byte, from 1, in bytes.
         column: usize,
     },
-    /// The file of a secret has none.
+    /// The file of a secret is empty.
     #[error("is empty: write the secret into it, as one line")]
     Empty,
     /// The file of a secret has several lines.
@@ -118,7 +118,8 @@ pub fn input_from(file: impl Read) -> Result<String, ReadError> {
     into_text(bounded(file, INPUT_BYTES_MAX)?)
 }
 
-/// Reads a regular file, with the stamp that it had when it was opened.
+/// Reads a regular file. Also returns its stamp (metadata by which a change is detected) from the
+/// time it was opened.
 pub(crate) fn stamped(path: &Path, rules: Rules) -> Result<(Vec<u8>, Stamp), ReadError> {
     // Before opening, which takes effect on some devices.
     check_kind(fs::metadata(path).map_err(ReadError::Unreadable)?.file_type())?;
@@ -164,7 +165,7 @@ fn into_text(bytes: Vec<u8>) -> Result<String, ReadError> {
     String::from_utf8(bytes).map_err(|error| not_text(error.as_bytes(), error.utf8_error().valid_up_to()))
 }
 
-/// The error of a text that is none from the byte at `position`.
+/// The error of bytes that are not UTF-8 text, the first invalid one at `position`.
 fn not_text(bytes: &[u8], position: usize) -> ReadError {
     let before = &bytes[..position];
     let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
@@ -199,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// A path in a new directory, with these contents.
+    /// Creates a file with these contents in a new directory.
     fn file(contents: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Age of a file's last change below which another change may leave its metadata equal: some file
+/// A file that changed less than this time ago may change again with equal metadata: some file
 /// systems store times in steps of up to two seconds.
 const TIME_STEP: Duration = Duration::from_secs(2);
 
@@ -27,7 +27,8 @@ impl Stamp {
         fs::metadata(path).ok().map(|metadata| Self::from(&metadata))
     }
 
-    /// True if a change of the file after `now` changes its stamp.
+    /// True if every change of the file after `now` will change its stamp, since its last change is
+    /// old enough.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(TIME_STEP);
         self.times.iter().all(|(seconds, _)| u64::try_from(*seconds).is_ok_and(|at| at < now.as_secs()))

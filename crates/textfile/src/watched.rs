@@ -1,9 +1,10 @@
-//! Values made of files, which are made again when the files change.
+//! Values derived from files, which are derived again when the files change.
 //!
 //! Passwords and certificates are replaced while a process runs, without a restart or a signal. So
-//! every use of a value checks the files' metadata, and a refusal of a secret reads them again
-//! whatever the metadata, each at most once a second. While a changed file is invalid, missing or
-//! written in part, the previous value stays in force, with one warning.
+//! each use of a value checks the files' metadata, at most once a second. When a server refuses a
+//! secret, its files are read again even if their metadata are unchanged, also at most once a
+//! second. While a changed file is invalid, missing or written in part, the previous value stays in
+//! force, with one warning.
 
 use std::fmt::{self, Display};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,10 +15,12 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::read::{self, ReadError, Rules};
 use crate::stamp::Stamp;
 
-/// Minimum interval between two checks of the files, and between two readings after refusals.
+/// Minimum interval between two checks of the files' metadata, and between two reads of the files
+/// because of refusals.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads the files of a [`Watched`] value, and keeps what tells whether they change.
+/// Reads the files of a [`Watched`] value, and records their metadata and contents to detect
+/// changes.
 pub struct Reader {
     /// The files read, with their stamps; none for those that could not be read.
     files: Vec<(PathBuf, Option<Stamp>)>,
@@ -26,7 +29,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Makes a reader for files that are read once.
+    /// Makes a reader for files whose changes are not watched.
     #[must_use]
     pub fn new() -> Self {
         Self::with_seed(&RandomState::new())
@@ -59,14 +62,14 @@ impl Reader {
         read::one_line(self.bytes(path, rules)?)
     }
 
-    /// Counts contents from elsewhere, such as the system's certificates, as the value's: the value
-    /// is another one when they differ.
+    /// Adds contents that the value also depends on but that are not read here, such as the
+    /// system's certificates. If they differ, the value counts as changed.
     pub fn include(&mut self, contents: &[u8]) {
         self.contents.write_usize(contents.len());
         self.contents.write(contents);
     }
 
-    /// True if no file can change without changing its stamp.
+    /// True if every later change of a file will change the file's stamp.
     fn is_settled(&self) -> bool {
         self.files.iter().all(|(_, stamp)| stamp.is_none_or(|stamp| stamp.is_settled(self.begun)))
     }
@@ -80,7 +83,7 @@ impl Default for Reader {
 
 type Load<T> = Box<dyn Fn(&mut Reader) -> Result<T, String> + Send + Sync>;
 
-/// A value made of files, at most about a second older than they are.
+/// A value derived from files, at most about a second out of date.
 pub struct Watched<T> {
     load: Load<T>,
     interval: Duration,
@@ -91,22 +94,22 @@ pub struct Watched<T> {
 
 struct State<T> {
     value: Arc<T>,
-    /// The value before, which takes its place when a server refuses it.
+    /// The previous value, which becomes current again if a server refuses `value`.
     previous: Option<Arc<T>>,
     /// Hash of the contents that the value was made of; none if it was [set](Watched::set).
     fingerprint: Option<u64>,
-    /// The files that were read last.
+    /// The files read the last time, with their stamps.
     files: Vec<(PathBuf, Option<Stamp>)>,
     is_settled: bool,
     looked: Instant,
-    /// The time of the last reading after a refusal.
+    /// The time at which the files were last read because of a refusal.
     reread: Option<Instant>,
     /// The last failure since the value was made, with the hash of the contents that caused it.
     failure: Option<(u64, String)>,
 }
 
 impl<T> Watched<T> {
-    /// Makes the value by `load`, from few files.
+    /// Creates a value that `load` derives from a few files.
     ///
     /// # Errors
     /// Returns the error of `load`.
@@ -143,9 +146,9 @@ impl<T> Watched<T> {
         Arc::clone(&state.value)
     }
 
-    /// Returns the value that is to be used instead of `refused`, which a server refused. Reads the
-    /// files, at most once a second. If they still say the same, the value before is in force
-    /// again, in case a server does not know the new one yet; none if there is none.
+    /// Returns the value to be used instead of `refused`, which a server refused. Reads the files
+    /// again, at most once a second. If they are unchanged, the previous value becomes current
+    /// again, in case a server does not know the new one yet. None if there is no other value.
     pub fn newer_than(&self, refused: &Arc<T>) -> Option<Arc<T>> {
         let mut state = self.lock();
         let is_due = state.reread.is_none_or(|at| at.elapsed() >= self.interval);
@@ -166,14 +169,14 @@ impl<T> Watched<T> {
         (!Arc::ptr_eq(&state.value, refused)).then(|| Arc::clone(&state.value))
     }
 
-    /// Replaces the value by another one that was made of the files a moment ago. The next check
+    /// Replaces the value by one that the caller has just derived from the files. The next check
     /// reads the files again, in case they have changed since.
     pub fn set(&self, value: T) {
         let mut state = self.lock();
         (state.value, state.fingerprint, state.is_settled) = (Arc::new(value), None, false);
     }
 
-    /// Makes the value of the files as they are, unless they are unchanged or unusable.
+    /// Reads the files, and derives the value again if they have changed and are valid.
     fn read(&self, state: &mut State<T>) {
         let mut reader = Reader::with_seed(&self.seed);
         let loaded = (self.load)(&mut reader);
@@ -203,7 +206,7 @@ impl<T> Watched<T> {
     }
 }
 
-/// Shows nothing of the value, which may be a secret.
+/// Does not print the value, which may be a secret.
 impl<T> fmt::Debug for Watched<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watched").finish_non_exhaustive()

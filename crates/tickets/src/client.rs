@@ -267,7 +267,7 @@ impl Drop for Held {
 /// The scheduler of one replica.
 struct RemoteScheduler {
     endpoint: Endpoint,
-    /// The latest connection, once there is one.
+    /// The latest connection; none before the first call.
     latest: tokio::sync::Mutex<Option<Latest>>,
     backoff: Mutex<SchedulerBackoff>,
 }
@@ -279,12 +279,12 @@ struct Latest {
     client: TicketsClient<Connection>,
 }
 
-/// The effect of a call that is made twice.
+/// The effect of making the same call twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeated {
-    /// The same as if it is made once.
+    /// Calling twice has the same effect as calling once.
     Harmless,
-    /// A second ticket, which only its lease ends.
+    /// The second call gets a second ticket, which stays until its lease ends.
     Harmful,
 }
 
@@ -308,8 +308,8 @@ impl RemoteScheduler {
         }
     }
 
-    /// Returns the client on the latest connection and its number, if that is above `after`, or on
-    /// a new one; and true if the connection was there before.
+    /// Returns a client, its connection's number, and true if the connection was already open. Uses
+    /// the latest connection if its number is above `after`, else opens a new one.
     async fn client(&self, after: u64) -> Result<(TicketsClient<Connection>, u64, bool), Status> {
         let mut latest = self.latest.lock().await;
         if let Some(Latest { number, connection, client }) = &*latest
@@ -328,9 +328,9 @@ impl RemoteScheduler {
         Ok((client, number, false))
     }
 
-    /// Makes a call. The scheduler, or a proxy before it, may end a kept connection just as it is
-    /// used: the call is then made once more on a new one, if it was not carried out or may be
-    /// carried out twice.
+    /// Makes a call. The scheduler, or a proxy before it, may close a reused connection just as the
+    /// call is sent. The call is then made once more on a new connection, if the first attempt was
+    /// not carried out or if carrying it out twice is harmless.
     async fn call<T, F>(
         &self,
         repeated: Repeated,
@@ -404,7 +404,7 @@ impl RemoteScheduler {
     }
 }
 
-/// Returns true if a call that failed on a kept connection may be made again.
+/// Returns true if a call that failed on a reused connection may be made again.
 fn may_be_repeated(repeated: Repeated, status: &Status) -> bool {
     match repeated {
         Repeated::Harmless => is_of_the_connection(status),

@@ -26,11 +26,11 @@ use tower_service::Service;
 
 use sherwood_ports::access::{AccessError, Refusal, refused, secret_bytes};
 
-/// Interval of pings to a silent node, and the timeout of its answers: a wait for a turn of a node
-/// that has vanished ends after twice this time.
+/// Interval of pings to a silent node, and the timeout of its answers: a call that waits for its
+/// scheduling turn at a node that has vanished fails after twice this time.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Everything that connecting to a scheduler needs.
+/// The address, TLS settings and token for connecting to a scheduler.
 pub struct Endpoint {
     url: SchedulerUrl,
     tls: Option<(ClientTls, ServerName<'static>)>,
@@ -38,10 +38,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads the files of `source`, which are read again when they change.
+    /// Reads the files that `source` names; they are read again when they change.
     ///
     /// # Errors
-    /// Names the file, or the option of TLS, that is unusable.
+    /// The error names the unusable file or TLS option.
     pub fn open(source: SchedulerSource) -> Result<Self, AccessError> {
         let SchedulerSource { url, token_file, tls } = source;
         let token = |path: PathBuf| Watched::open(move |reader: &mut Reader| token(&path, reader));
@@ -50,7 +50,7 @@ impl Endpoint {
         Ok(Self { url, tls, token })
     }
 
-    /// The name of the scheduler at its node.
+    /// The name of the scheduler among those of its node.
     pub fn scheduler(&self) -> &str {
         self.url.scheduler()
     }
@@ -67,7 +67,7 @@ impl Endpoint {
         uri.build().expect("its parts are those of a URL")
     }
 
-    /// Reads the file of the token again, which the node has refused, for the next calls.
+    /// Reads the token's file again for the next calls, after the node has refused the token.
     pub(crate) fn reread_token(&self) {
         if let Some(token) = &self.token {
             token.newer_than(&token.current());
@@ -77,7 +77,7 @@ impl Endpoint {
     /// Opens a connection.
     ///
     /// # Errors
-    /// The node cannot be reached, or speaks no HTTP/2.
+    /// If the node cannot be reached, or does not speak HTTP/2.
     pub async fn connect(&self) -> io::Result<Connection> {
         let host = self.url.host();
         let stream = TcpStream::connect((host, self.url.port())).await?;
@@ -144,13 +144,14 @@ impl Service<Request<Body>> for Connection {
     }
 }
 
-/// Returns true if the connection failed, in place of an answer of the scheduler.
+/// Returns true if the call failed because of its connection, and not by an answer of the
+/// scheduler.
 pub(crate) fn is_of_the_connection(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<hyper::Error>() || cause.is::<h2::Error>())
 }
 
 /// Returns true if the connection failed and the scheduler has not begun to carry out the call: it
-/// was not sent, or the server named it as one that it has not processed.
+/// was not sent, or the server reported that it has not processed it.
 pub(crate) fn is_not_carried_out(status: &Status) -> bool {
     causes(status).any(|cause| {
         let is_unsent = cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled);
@@ -158,14 +159,14 @@ pub(crate) fn is_not_carried_out(status: &Status) -> bool {
     })
 }
 
-/// Streams above the last one that a GOAWAY names, and refused ones, were not processed (RFC 9113,
-/// 6.8 and 8.7).
+/// Returns true for an error of a stream that the server has not processed: the stream was refused,
+/// or is above the last one that a GOAWAY frame names (RFC 9113, 6.8 and 8.7).
 fn is_unprocessed(error: &h2::Error) -> bool {
     let is_last = error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
     error.is_remote() && (is_last || error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-/// The causes of a status that is not an answer.
+/// The chain of errors that caused a status; empty if the status is the server's answer.
 fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |&cause| cause.source())
 }

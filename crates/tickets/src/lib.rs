@@ -1,4 +1,5 @@
-//! Turns at storage servers across nodes: the service `sherwood.v1.Tickets`, and its client.
+//! Scheduling of the calls of several nodes to a storage server: the service `sherwood.v1.Tickets`
+//! and its client. A ticket gives a call its turn at the server.
 //!
 //! A node serves the schedulers of its configuration (`[[scheduler]]`) on its admin port. A backend
 //! whose replicas name a scheduler gets a ticket before each call.

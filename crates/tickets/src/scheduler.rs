@@ -15,11 +15,11 @@ use tokio::sync::{Notify, oneshot};
 
 use sherwood_process::clock::Clock;
 
-/// A scheduler of the node.
+/// A scheduler that the node serves.
 pub struct Scheduler {
     /// The name, unique within the node.
     pub name: String,
-    /// The options of its tickets.
+    /// The options of the scheduler's tickets.
     pub options: TicketOptions,
     state: Mutex<State>,
     rearm: Notify,
@@ -36,12 +36,12 @@ struct State {
 /// The end of a wait: the turn, or the reason why it does not come.
 pub(crate) type TurnReceiver = oneshot::Receiver<Result<(), TicketError>>;
 
-/// Memory of a ticket that waits, bytes: its entries in the machine's queues and in the table of
-/// calls. Chosen: more than they take when tables are half empty.
+/// Memory of a waiting ticket, bytes: its entries in the queues of [`Tickets`] and in the table of
+/// waiting calls. Chosen: more than the entries take when tables are half empty.
 const TICKET_BYTES: usize = 512;
 
 impl Scheduler {
-    /// Returns the most memory that tickets can take, bytes.
+    /// Returns the maximum memory that the scheduler's tickets can take, bytes.
     pub fn bytes_max(&self) -> usize {
         let Self { options: TicketOptions { slots, tickets_max, .. }, .. } = self;
         TICKET_BYTES * (*slots as usize + *tickets_max as usize)
@@ -93,7 +93,7 @@ impl Scheduler {
         })
     }
 
-    /// Gives back a ticket that is not needed; a call that waits for it ends without a turn.
+    /// Cancels a ticket that is not needed; a call that waits for it ends without a turn.
     ///
     /// # Errors
     /// If the ticket is unknown.

@@ -6,7 +6,7 @@
 /// A protocol that a port does not speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// The binary protocol of memcached, with the header of the first request. Only listeners of
+    /// memcached's binary protocol, with fields of the first request's header. Only listeners for
     /// memcached clients speak it.
     MemcachedBinary {
         /// The request's code.

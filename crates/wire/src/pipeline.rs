@@ -131,7 +131,7 @@ pub struct Pipeline<E: Exchange> {
     discard: usize,
     /// The result of the first request, until the last byte of its reply has arrived.
     answer: Option<E::Answer>,
-    /// True if a piece of the reply to the first request was used.
+    /// True if a part of the reply to the first request was already consumed.
     begun: bool,
 }
 
@@ -233,8 +233,8 @@ impl<E: Exchange> Pipeline<E> {
         &self.input[self.start..self.end]
     }
 
-    /// True if a byte of the reply to the first request in flight was received. Of the replies to
-    /// the requests after it, none was.
+    /// True if a part of the reply to the first request in flight was received. No byte of the
+    /// replies to later requests was received then.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.begun || !self.unread().is_empty()

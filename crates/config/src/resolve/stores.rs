@@ -182,8 +182,8 @@ fn listed(kinds: &[&str]) -> String {
     }
 }
 
-/// Returns the keys that only some kinds of stores accept, each with its position, if it is set,
-/// and those kinds.
+/// Returns the configuration keys that only some kinds of stores accept. Each comes with its
+/// position in the file, if it is set, and with the kinds that accept it.
 fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static [&'static str])> {
     let RawStore { kind: _, path, query, cache_bytes, n, bytes: size, latency, threads, .. } = raw;
     let RawStore { queued_calls_max, .. } = raw;
@@ -243,7 +243,8 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
     ]
 }
 
-/// Refuses keys of other kinds of stores, which would have no effect.
+/// Refuses configuration keys that this kind of store does not accept, since they would have no
+/// effect.
 fn refuse_foreign_keys(raw: &RawStore, kind: &str, problems: &mut Problems<'_>) {
     for (key, origin, kinds) in keys_of_kinds(raw) {
         let known = KINDS.contains(&kind);

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-/// TLS and tokens of the HTTP port. The default, for loopback, accepts every process of this
-/// machine and no page of another site.
+/// TLS and tokens of the HTTP port. The default, for a port on loopback, accepts requests of every
+/// process of this machine, but not those that a web page of another site makes in a browser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSetup {
-    /// Files for TLS; none serves plain HTTP.
+    /// Files for TLS; if none, the port serves plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// File of the tokens that requests must show; none requires no token.
+    /// File of the tokens of which a request must present one; if none, no token is required.
     pub token_file: Option<PathBuf>,
     /// File of tokens with read access only.
     pub read_token_file: Option<PathBuf>,
@@ -26,8 +26,9 @@ impl AccessSetup {
 pub struct TlsFiles {
     /// The node's certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
-    /// The file of the private key, which only its owner may read.
+    /// The file of the private key, which other users must not be able to read.
     pub key: PathBuf,
-    /// Authorities of client certificates; none requires no certificate.
+    /// Certificates of the authorities that issue client certificates; if none, clients need no
+    /// certificate.
     pub client_ca: Option<PathBuf>,
 }

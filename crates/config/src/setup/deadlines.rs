@@ -1,4 +1,4 @@
-//! Deadlines by rule.
+//! Deadlines that the configuration sets for keys.
 
 use std::time::Duration;
 
@@ -13,6 +13,6 @@ pub struct DeadlineRule {
     pub prefix: String,
     /// The tenant that asks for the keys; none for all tenants.
     pub tenant: Option<TenantId>,
-    /// Time from the arrival of a request by which the answer is wanted.
+    /// Time within which an answer is wanted, from the arrival of the request.
     pub within: Duration,
 }

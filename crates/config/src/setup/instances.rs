@@ -1,4 +1,4 @@
-//! External caches that are resized.
+//! External cache servers whose memory a node divides and resizes.
 
 use std::path::PathBuf;
 
@@ -34,14 +34,14 @@ impl InstanceKind {
 /// Configuration of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceSetup {
-    /// Kind of server that the instance is.
+    /// Kind of the cache server.
     pub kind: InstanceKind,
     /// Host and port of the instance.
     pub address: String,
-    /// User to authenticate as; for Redis without one, its default user.
+    /// User to authenticate as. Without one, Redis uses its default user.
     pub user: Option<String>,
-    /// File with the password, if the instance requires one. It must be readable by its owner only,
-    /// and is read on every connect.
+    /// File with the password, if the instance requires one. Other users must not be able to read
+    /// it; it is read on every connect.
     pub password_file: Option<PathBuf>,
 }
 

@@ -1,4 +1,5 @@
-//! Schedulers that a node serves, and those whose tickets its calls need.
+//! Schedulers that a node serves to others, and schedulers from which it gets the tickets for its
+//! calls.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use http::uri::{Authority, PathAndQuery, Scheme};
 use sherwood_dispatch::TicketOptions;
 use sherwood_store::TlsOptions;
 
-/// Name of a scheduler that a URL or a call names none.
+/// Name of the scheduler if a URL or a call does not name one.
 pub const DEFAULT_SCHEDULER: &str = "default";
 
 /// A scheduler, before the node is started.
@@ -17,7 +18,7 @@ pub const DEFAULT_SCHEDULER: &str = "default";
 pub struct SchedulerSetup {
     /// Unique name, which clients put into the URL.
     pub name: String,
-    /// Order, slots, bounds and lease.
+    /// Order of calls, slots, bounds and lease time.
     pub options: TicketOptions,
 }
 
@@ -35,13 +36,13 @@ pub struct SchedulerUrl {
 pub struct SchedulerSource {
     /// The URL of the scheduler.
     pub url: SchedulerUrl,
-    /// File of the token that the node asks for; none if it asks for none.
+    /// File of the token that the scheduler's node requires; none if it requires none.
     pub token_file: Option<PathBuf>,
     /// Options of TLS, for `https`.
     pub tls: TlsOptions,
 }
 
-/// The reason why a text is no URL of a scheduler.
+/// The error of a text that is not the URL of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it must be http:// or https://, a host, a port, and nothing else or the name of a scheduler")]
 pub struct NoSchedulerUrl;
@@ -59,7 +60,7 @@ impl SchedulerUrl {
         &self.authority
     }
 
-    /// The host, an address of IPv6 without its brackets.
+    /// The host; an IPv6 address without its brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         self.authority.host().trim_start_matches('[').trim_end_matches(']')
@@ -71,7 +72,7 @@ impl SchedulerUrl {
         self.port
     }
 
-    /// The name of the scheduler at its node.
+    /// The name of the scheduler among those of its node.
     #[must_use]
     pub fn scheduler(&self) -> &str {
         &self.scheduler

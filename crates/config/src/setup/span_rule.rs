@@ -1,22 +1,24 @@
-//! Rules by which client spans belong to backends.
+//! Rules that assign client spans of traces to backends.
 
 use std::collections::BTreeMap;
 
 use sherwood_store::StoreOptions;
 
-/// The client spans of a backend: those that have all the attributes of one of these sets.
+/// The rule by which a client span belongs to a backend: it has all the attributes of at least one
+/// of these sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanRule(Vec<BTreeMap<String, String>>);
 
 impl SpanRule {
-    /// Returns the rule of spans with all these attributes.
+    /// Returns the rule that accepts spans with all these attributes.
     #[must_use]
     pub fn of(attributes: BTreeMap<String, String>) -> Self {
         Self(vec![attributes])
     }
 
-    /// Returns the rule of spans that name the system of `store` by OpenTelemetry's attributes of
-    /// databases, old or stable, or the host of an HTTP service; none for embedded stores.
+    /// Returns the rule for a backend with this store: accepts spans whose OpenTelemetry
+    /// attributes, old or stable, name the store's database system or the host of its HTTP service.
+    /// For stores without either, it accepts no span.
     #[must_use]
     pub fn of_store(store: &StoreOptions) -> Self {
         let systems: &[(&str, &str)] = match store {
@@ -34,7 +36,7 @@ impl SpanRule {
         Self(systems.iter().flat_map(both).collect())
     }
 
-    /// The sets of attributes, of which a span has one whole.
+    /// The sets of attributes; a span has to have all attributes of one set.
     #[must_use]
     pub fn sets(&self) -> &[BTreeMap<String, String>] {
         &self.0
@@ -46,7 +48,7 @@ impl SpanRule {
     }
 }
 
-/// The host of a URL, without its port.
+/// The host of a URL, without user and port.
 fn host_of(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;

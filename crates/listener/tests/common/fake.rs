@@ -1,4 +1,4 @@
-//! Backends of tests, which functions answer.
+//! Backends for tests, whose answers come from functions.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ type Fetch<S> = fn(&S, PartitionId, Vec<Bytes>, Option<Duration>) -> Fetched;
 type Store<S> = fn(&S, PartitionId, Bytes, StoreChange) -> Stored;
 type Note<S> = fn(&S, PartitionId, Noted<'_>);
 
-/// A change of a partition of the cache, just before it is made.
+/// A change of a partition of the cache, reported just before it is made.
 pub(crate) enum Noted<'a> {
     /// A change of this key.
     Key(&'a [u8]),
-    /// A flush as of this time.
+    /// A flush of the whole partition as of this time.
     Flush(Instant),
 }
 
-/// Backends with the state `S`, to which their functions and the test have access. Changes of the
-/// cache are made without a fence.
+/// Backends with a state `S`, which their functions and the test share. They do not fence keys when
+/// the cache changes.
 pub(crate) struct FakeBackends<S> {
     state: S,
     fetch: Fetch<S>,
@@ -36,18 +36,19 @@ pub(crate) struct FakeBackends<S> {
 }
 
 impl<S> FakeBackends<S> {
-    /// Creates backends that `fetch` answers. They have no stores.
+    /// Creates backends whose fetches `fetch` answers. They have no stores.
     pub(crate) fn new(state: S, fetch: Fetch<S>) -> Self {
         let store: Store<S> = |_, _, _, _| now(Err(StoreFailure::Failed("there is no store".to_owned())));
         Self { state, fetch, store, note: |_, _, _| () }
     }
 
-    /// Adds stores, whose changes `store` answers.
+    /// Adds stores; `store` answers the changes sent to them.
     pub(crate) fn storing(self, store: Store<S>) -> Self {
         Self { store, ..self }
     }
 
-    /// Adds a function that is told of changes of the cache, except for those of several keys.
+    /// Adds a function that is called before each change of the cache, except for changes of
+    /// several keys at once.
     pub(crate) fn noting(self, note: Note<S>) -> Self {
         Self { note, ..self }
     }
@@ -58,7 +59,7 @@ impl<S> FakeBackends<S> {
     }
 }
 
-/// Returns an answer that is there already.
+/// Returns a future that is already complete with `answer`.
 pub(crate) fn now<T: Send + 'static>(answer: T) -> BoxFuture<'static, T> {
     Box::pin(std::future::ready(answer))
 }

@@ -34,7 +34,7 @@ pub(crate) fn client_program_as(library: &str, name: &str, port: u16, further: &
     true
 }
 
-/// The folder of the programs.
+/// The folder of the client programs, `tests/conformance`.
 pub(crate) fn conformance() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance")
 }

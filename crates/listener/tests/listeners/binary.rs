@@ -11,9 +11,9 @@ use crate::slow::slow;
 use crate::support::{Client, Server, options};
 use crate::wait::eventually;
 
-/// Size of a value above those that are copied.
+/// Size of a value that is large enough to be sent without a copy.
 const LARGE: usize = 300_000;
-/// Part of a request after which its value is received in place.
+/// Bytes of a request after which its value is received directly into the cache's memory.
 const PART: usize = 100_000;
 /// The `opaque` of requests.
 const OPAQUE: [u8; 4] = *b"mine";
@@ -42,7 +42,7 @@ fn no_op() -> Vec<u8> {
     out
 }
 
-/// A reply, as long as a test needs it.
+/// The parts of a reply that the tests compare.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Value(Vec<u8>),

@@ -95,7 +95,8 @@ struct Gate {
 }
 
 impl Gate {
-    /// Creates backends without values, whose changes pass a gate.
+    /// Creates backends without values. Each change of the cache waits at the gate if it is one of
+    /// the key `gate`.
     fn before_backends() -> Arc<FakeBackends<Self>> {
         let pair = || {
             let (sender, receiver) = channel();

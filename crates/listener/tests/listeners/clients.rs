@@ -20,8 +20,8 @@ fn memccapable_passes_its_binary_tests_against_the_memcached_listener() {
     }
 }
 
-/// Runs the tests of one of memcached's protocols; returns the program's output, or none if it is
-/// not installed.
+/// Runs the tests of the program `memccapable` for one of memcached's protocols: `-a` for text,
+/// `-b` for binary. Returns its output; none if it is not installed.
 #[track_caller]
 fn memccapable_passes(protocol: &str) -> Option<String> {
     let server = Server::start(options());

@@ -1,7 +1,8 @@
-//! Programs of `tests/conformance` in other languages than Python, with clients as packaged.
+//! Runs the programs of `tests/conformance` in other languages than Python, with client libraries
+//! from packages.
 //!
-//! Each is skipped like those of [`programs`](crate::programs) if its client is not installed, and
-//! then returns false.
+//! A program whose client library is not installed is skipped like in
+//! [`programs`](crate::programs); the function then returns false.
 
 use std::path::Path;
 use std::process::Command;

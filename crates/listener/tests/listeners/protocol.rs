@@ -10,16 +10,16 @@ pub(crate) trait Commands {
     /// A command that stores a value.
     fn set(self, key: &str, value: &str) -> String;
 
-    /// The answer to a value that was stored.
+    /// The answer to a command that stored a value.
     fn stored(self) -> &'static str;
 
     /// A command that reads a value.
     fn get(self, key: &str) -> String;
 
-    /// The answer with a value.
+    /// The answer to a read of a key that has this value.
     fn found(self, key: &str, value: &str) -> String;
 
-    /// The answer without a value.
+    /// The answer to a read of a key without a value.
     fn missed(self) -> &'static str;
 
     /// The answer to a value that is too large.

@@ -41,7 +41,8 @@ fn fetched_values_of_a_client_that_suppresses_replies_are_not_kept() {
     eventually("the values are dropped", || Arc::strong_count(&value) == 2);
 }
 
-/// A counted reference to the value of the backends, whose count shows if a fetched value is kept.
+/// A counted reference to the value that the backends return. The count shows whether a fetched
+/// value is still held.
 struct Reference(Arc<Vec<u8>>);
 
 impl AsRef<[u8]> for Reference {

@@ -11,7 +11,7 @@ use crate::fake::FakeBackends;
 /// Backends that answer a fetch only when the test tells them to.
 pub(crate) type Slow = FakeBackends<Waiting>;
 
-/// The fetches that wait for their answers, by key.
+/// The fetches that wait for the test to answer them, by key.
 #[derive(Default)]
 pub(crate) struct Waiting(Mutex<BTreeMap<String, oneshot::Sender<FetchResult>>>);
 

@@ -1,5 +1,4 @@
-//! The requests of a simulated client of memcached's binary protocol, and the bytes of answers that
-//! depend on other clients.
+//! Random requests of a simulated client of memcached's binary protocol, and the expected answers.
 
 use crate::draw::Draw;
 use crate::script::{Expected, key, value};
@@ -13,11 +12,12 @@ const QUITQ: u8 = 0x17;
 const TOUCH: u8 = 0x1c;
 const SASL_AUTH: u8 = 0x21;
 const SASL_STEP: u8 = 0x22;
-/// Length of a header, and the place of the CAS in it, which counts the stores of all clients.
+/// Length of a header, and the range of the CAS in it. The CAS depends on the stores of all
+/// clients.
 const HEADER_BYTES: usize = 24;
 const CAS: std::ops::Range<usize> = 16..24;
 
-/// Returns the bytes that an answer is expected to have.
+/// Returns the expected bytes of an answer; each byte of a CAS may have any value.
 pub(crate) fn expected(answer: &[u8]) -> Vec<Expected> {
     let mut expected: Vec<Expected> = answer.iter().copied().map(Expected::Byte).collect();
     let mut at = 0;

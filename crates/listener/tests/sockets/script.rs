@@ -27,7 +27,7 @@ pub(crate) enum Expected {
     Byte(u8),
     /// A digit of a number that depends on other clients, of which there may be several.
     Digits,
-    /// A byte of a number that depends on other clients.
+    /// A byte of a binary number that depends on other clients, with any value.
     Any,
 }
 

@@ -19,7 +19,8 @@ const WITH_PARTITION_MAX: usize = KINDS_MAX - WITHOUT_PARTITION;
 pub(super) const PLACES: usize = 512;
 const _: () = assert!(PLACES.is_power_of_two() && PLACES >= 2 * KINDS_MAX);
 
-/// The kinds of query that have a histogram, at most [`KINDS_MAX`], shared by all recorders.
+/// The table of the kinds of query that have a histogram, at most [`KINDS_MAX`], shared by all
+/// recorders.
 ///
 /// Kinds get a histogram as they occur. Once there are 138 with a partition, further ones are
 /// recorded together, without the partition. A look-up of a known kind writes no memory, so

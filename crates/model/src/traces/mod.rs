@@ -128,7 +128,7 @@ impl<L> Traces<L> {
         }
     }
 
-    /// The memory that the traces and their queries take, at most, bytes. O(1).
+    /// Upper bound of the memory that the traces and their queries take now, bytes. O(1).
     #[must_use]
     pub fn memory(&self) -> usize {
         // Vectors of queries double, and each trace is in one of the two queues, or in both.

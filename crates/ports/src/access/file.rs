@@ -1,8 +1,8 @@
 //! Errors of the files of certificates, keys, tokens and passwords.
 //!
-//! They are replaced while a node runs, without a restart or a signal, and read again when they
-//! change ([`Watched`](sherwood_textfile::Watched)). If a changed file is invalid, the previous
-//! contents stay in force, with a warning.
+//! Users may replace these files while a node runs, without a restart or a signal. They are read
+//! again when they change ([`Watched`](sherwood_textfile::Watched)). If a changed file is invalid,
+//! the previous contents stay in force, with a warning.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,11 @@ pub struct AccessError {
     pub refusal: Refusal,
 }
 
-/// Cause of an unusable secret file. No message repeats contents of the file.
+/// The reason why a file of certificates, keys, tokens or passwords cannot be used. No message
+/// repeats contents of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The file cannot be read, or breaks a rule for files like it.
+    /// The file cannot be read, or violates the [rules](Rules) for its size and permissions.
     #[error(transparent)]
     File(#[from] ReadError),
     /// The file has no entry of the expected kind, which the text names together with the remedy.

@@ -30,7 +30,7 @@ pub struct Guard {
     pub read_tokens: Option<Tokens>,
     /// Address that the HTTP port is bound to.
     pub bound: SocketAddr,
-    /// Returns true for the paths of the dashboard's files, which need no token.
+    /// A function that returns true for the paths of the dashboard's files, which need no token.
     pub is_page: fn(&str) -> bool,
 }
 

@@ -1,4 +1,4 @@
-//! The use of a connection, by which an idle one is noticed.
+//! Tracks the use of an HTTP connection, to detect idle ones.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Counts of a connection's requests. A connection by HTTP/1 has timeouts of its own, so only one
-/// by HTTP/2, or one that has sent no request, is idle.
+/// Counts of a connection's requests. Only a connection that speaks HTTP/2 or has sent no request
+/// yet can be idle here, since HTTP/1 connections have other timeouts.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     is_http1: AtomicBool,
-    /// Bytes that the client has sent, up to as many as tell the version of HTTP.
+    /// Bytes that the client has sent, counted until there are enough to tell the version of HTTP.
     heard: AtomicUsize,
-    /// Requests since the connection was opened.
+    /// Number of requests since the connection was opened.
     begun: AtomicU64,
-    /// Requests in flight.
+    /// Number of requests in flight.
     running: AtomicUsize,
 }
 
-/// Bytes by which a connection begins that speaks HTTP/2. The shortest request by HTTP/1 with a
+/// Length of the preface with which an HTTP/2 connection begins. The shortest HTTP/1 request with a
 /// host is about as long.
 const PREFACE_BYTES: usize = 24;
 
-/// A request in flight, until it is dropped.
+/// Counts a request as in flight until this is dropped.
 pub(crate) struct Running(Arc<Activity>);
 
 impl Activity {
-    /// Notes a request.
+    /// Counts a new request as in flight until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>, is_http2: bool) -> Running {
         self.is_http1.store(!is_http2, Relaxed);
         self.begun.fetch_add(1, Relaxed);
@@ -38,8 +38,9 @@ impl Activity {
         Running(Arc::clone(self))
     }
 
-    /// Returns once the client has sent next to nothing for `first` from the start, or the
-    /// connection has been idle for `timeout`, and for at most twice as long.
+    /// Waits until the connection is idle: the client has sent no request and fewer bytes than an
+    /// HTTP/2 preface when `first` is over, or the connection has had no request in flight for
+    /// `timeout` to twice that time.
     pub(crate) async fn idle(&self, first: Duration, timeout: Duration) {
         tokio::time::sleep(first).await;
         if self.heard.load(Relaxed) < PREFACE_BYTES && self.begun.load(Relaxed) == 0 {
@@ -127,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns true if a connection counts as idle, whose timeout is over by now.
+    /// Returns true if the connection counts as idle, with a timeout that has already passed.
     async fn is_idle(activity: &Activity) -> bool {
         let timeout = Duration::from_millis(1);
         let mut idle = pin!(activity.idle(Duration::ZERO, timeout));

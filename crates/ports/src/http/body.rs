@@ -67,7 +67,7 @@ impl WholeBody {
     }
 }
 
-/// Parses the part of a body that has this JSON path, which is empty for the whole body.
+/// Parses `json`, the part of a body at the JSON path `at`, which is empty for the whole body.
 ///
 /// # Errors
 /// Names the JSON path of the problem.
@@ -75,7 +75,7 @@ pub fn json_at<'de, T: Deserialize<'de>>(json: &'de [u8], at: &str) -> Result<T,
     serde_json::from_slice(json).map_err(|error| refused::<T>(json, &error, at))
 }
 
-/// Returns a JSON text without the byte order mark that some programs write before it.
+/// Removes the byte order mark that some programs write before a JSON text.
 pub fn without_mark(json: &[u8]) -> &[u8] {
     json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
 }
@@ -129,8 +129,8 @@ impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for J
     }
 }
 
-/// Returns the error of JSON that is not `T`, with the JSON path of the problem below `at`. Keeping
-/// track of the path makes parsing slower, so that this is a second pass.
+/// Returns the error of JSON that is not a valid `T`, with the JSON path of the problem below `at`.
+/// Tracking the path makes parsing slower, so it is done in a second pass only after an error.
 fn refused<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error, at: &str) -> Problem {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     match serde_path_to_error::deserialize::<_, T>(&mut json) {

@@ -61,10 +61,10 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 /// frame.
 const STREAM_BYTES: u32 = 16 << 10;
 /// Time without a frame after which the client of an HTTP/2 connection is sent a ping, and the
-/// timeout of its answer: one that is silent is away after fourteen seconds.
+/// timeout of its answer: a silent client is disconnected after fourteen seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(7);
-/// Timeout of the first byte on a connection. A port of gRPC has few connections, which silent
-/// clients could occupy.
+/// Timeout of the first byte on a connection. A gRPC port has few connections, and silent clients
+/// could occupy all of them.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a client that takes nothing of its answer, where the system supports one.
 #[cfg(target_os = "linux")]
@@ -137,13 +137,14 @@ struct Port {
     buffers: Arc<Buffers>,
 }
 
-/// The place of a connection among those that may be open, and the bound of its buffers.
+/// A connection's permit, of which there are as many as connections may be open, and the upper
+/// bound of its buffers.
 struct Place {
     _permit: OwnedSemaphorePermit,
     _memory: Uncounted,
 }
 
-/// A connection after its handshake, with its place.
+/// A connection after its TLS handshake, with its permit; none if the handshake failed.
 type Greeted = Option<(TlsStream<TcpStream>, Place)>;
 
 impl Port {
@@ -188,7 +189,7 @@ impl Port {
         }
     }
 
-    /// Returns the bound of the buffers of one connection, bytes.
+    /// Returns the upper bound of the buffers of one connection, bytes.
     fn connection_bytes_max(&self) -> usize {
         let plain =
             if self.routers.http2.is_some() { HTTP2_CONNECTION_BYTES_MAX } else { CONNECTION_BYTES_MAX };

@@ -41,7 +41,8 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, error)
     }
 
-    /// Creates a reply with status 404: no `what` is called `name`, the known ones are others.
+    /// Creates a reply with status 404 that says that no `what` is called `name`, and lists the
+    /// `known` names.
     pub fn not_found(what: &str, name: &str, known: &[String]) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

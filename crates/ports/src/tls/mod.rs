@@ -2,7 +2,7 @@
 //! certificates, their verification.
 //!
 //! Certificates are replaced while the node runs: new connections use the current files
-//! ([`Watched`]), existing ones keep what they began with. A handshake holds a place among the
+//! ([`Watched`]), existing ones keep those that they began with. A handshake counts as one of the
 //! connections, so it has a timeout; it runs in a task of its own, so it delays no other
 //! connection.
 

@@ -5,7 +5,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory with a file, and the secret in it, checked at every use.
+/// A directory with a file, and the secret in the file as a watched value whose every use checks
+/// the file.
 struct Bed {
     directory: TempDir,
     path: PathBuf,
@@ -43,7 +44,7 @@ impl Bed {
         self.watched.lock().failure.clone().map(|(_, error)| error)
     }
 
-    /// Sets the file's times to long ago, so that its stamp counts as settled once it is read.
+    /// Sets the file's modification time to long ago.
     fn age(&self) {
         let file = File::options().write(true).open(&self.path).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1)).unwrap();

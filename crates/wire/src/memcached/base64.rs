@@ -16,7 +16,7 @@ pub(super) fn is_valid(text: &[u8]) -> bool {
     decode(text, &mut [0; KEY_BYTES_MAX]).is_some()
 }
 
-/// Decodes a text of at most [`KEY_BYTES_MAX`] into `room`; none if it is not
+/// Decodes a text of at most [`KEY_BYTES_MAX`] into the buffer `room`; none if it is not
 /// [valid](is_valid).
 pub(super) fn decode<'b>(text: &[u8], room: &'b mut [u8; KEY_BYTES_MAX]) -> Option<&'b [u8]> {
     let length = BASE64.decode_slice(text, room).ok().filter(|&length| length > 0)?;

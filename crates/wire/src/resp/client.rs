@@ -115,7 +115,7 @@ pub fn parse(buf: &[u8]) -> Result<Progress<'_>, ReplyError> {
     Ok(Progress::Reply(reply, used))
 }
 
-/// Parses a byte string of `len` bytes that begins at `start` of `buf`, and its line end.
+/// Parses a byte string of `len` bytes at position `start` of `buf`, and the line end after it.
 fn bulk(buf: &[u8], start: usize, len: i64) -> Result<Progress<'_>, ReplyError> {
     let len = u64::try_from(len).ok().filter(|&len| len <= BULK_BYTES_MAX).ok_or(ReplyError::Number)?;
     let used = start + len as usize + LINE_END.len();

@@ -13,7 +13,7 @@ pub struct KeptRequests {
     ends: Vec<u32>,
 }
 
-/// The room of the three buffers of [`KeptRequests`], elements.
+/// The capacities of the three buffers of [`KeptRequests`], elements.
 #[derive(Clone, Copy)]
 struct Room {
     bytes: usize,
@@ -22,20 +22,20 @@ struct Room {
 }
 
 impl Room {
-    /// The memory of buffers of this room, bytes.
+    /// The memory of buffers with these capacities, bytes.
     fn memory(self) -> usize {
         self.bytes + self.spans * size_of::<Span>() + self.ends * size_of::<u32>()
     }
 }
 
-/// The capacity of a buffer of `capacity` that is to hold `needed` elements: at least twice as much
-/// as before if it has to grow, but no more than `most` unless they are needed.
+/// The new capacity of a buffer that has to hold `needed` elements. If it has to grow, its capacity
+/// doubles, but to at most `most` unless more elements are needed.
 fn grown(capacity: usize, needed: usize, most: usize) -> usize {
     if needed <= capacity { capacity } else { needed.max((2 * capacity).min(most)) }
 }
 
 impl KeptRequests {
-    /// The memory that the buffers would take with a copy of this request, bytes; none if
+    /// The memory of the buffers once a copy of this request is added, bytes; none if
     /// [`bytes`](Self::bytes) would be more than `bytes_max`, which is below 4 GiB.
     #[must_use]
     pub fn capacity_with(&self, args: Args<'_>, bytes_max: usize) -> Option<usize> {
@@ -59,8 +59,8 @@ impl KeptRequests {
         true
     }
 
-    /// The room with which a copy of this request can be added; none if it would exceed
-    /// `bytes_max`.
+    /// The capacities needed to add a copy of this request; none if the requests would then take
+    /// more than `bytes_max`.
     fn room_with(&self, args: Args<'_>, bytes_max: usize) -> Option<Room> {
         let bytes_max = bytes_max.min(u32::MAX as usize);
         let bytes = self.bytes.len() + args.from(0).map(<[u8]>::len).sum::<usize>();
@@ -75,7 +75,7 @@ impl KeptRequests {
         })
     }
 
-    /// The memory that the buffers take, with what they hold in reserve, bytes.
+    /// The memory of the buffers, including their unused capacity, bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         let (bytes, spans) = (self.bytes.capacity(), self.spans.capacity());

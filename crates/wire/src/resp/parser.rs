@@ -156,7 +156,7 @@ impl Parser {
         Self { limits, state: State::Start, spans: Vec::new(), words: Vec::new() }
     }
 
-    /// The memory that the parser takes beside the buffer, bytes.
+    /// The memory that the parser has allocated for itself, without the input buffer, bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.words.capacity()

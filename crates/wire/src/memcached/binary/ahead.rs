@@ -12,7 +12,7 @@ use super::header::{HEADER_BYTES, Header, REQUEST};
 pub struct Ahead<'a>(&'a [u8]);
 
 impl<'a> Ahead<'a> {
-    /// Scans `buf` for keys; it begins with a frame.
+    /// Scans `buf`, which has to start at a frame, for keys.
     #[must_use]
     pub const fn of(buf: &'a [u8]) -> Self {
         Self(buf)

@@ -1,7 +1,7 @@
-//! Requests and replies of a client that gets and sets.
+//! Client side: writes requests to read and store items, and parses the replies.
 //!
-//! Any number of requests is appended to a buffer, and the replies arrive in the same order; a
-//! quiet get that finds nothing has none.
+//! Any number of requests may be appended to one buffer. The replies arrive in the same order; a
+//! quiet get that finds nothing has no reply.
 
 use thiserror::Error;
 
@@ -14,7 +14,7 @@ use super::{Echo, Status, opcode};
 pub struct Key<'a>(&'a [u8]);
 
 impl<'a> Key<'a> {
-    /// Makes a key of `bytes`; none if they are not 1 to 250 in number.
+    /// Makes a key of `bytes`; none if their number is not 1 to 250.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         (1..=KEY_BYTES_MAX).contains(&bytes.len()).then_some(Self(bytes))
@@ -26,7 +26,8 @@ pub fn get(out: &mut Vec<u8>, key: Key<'_>, opaque: [u8; 4]) {
     request(out, Echo { opcode: opcode::GET, opaque }, b"", key.0, b"");
 }
 
-/// Appends `getq`, answered by [`Reply::Value`] or an error, and not at all without an item.
+/// Appends `getq`, answered by [`Reply::Value`] or an error; there is no reply if the item does not
+/// exist.
 pub fn get_quietly(out: &mut Vec<u8>, key: Key<'_>, opaque: [u8; 4]) {
     request(out, Echo { opcode: opcode::GETQ, opaque }, b"", key.0, b"");
 }
@@ -64,10 +65,10 @@ pub enum Reply<'a> {
     Value {
         /// The value itself.
         value: &'a [u8],
-        /// True if a quiet get is answered.
+        /// True if the reply belongs to a quiet get.
         quiet: bool,
     },
-    /// There is no item.
+    /// The item does not exist.
     NotFound,
     /// A command without a value succeeded.
     Done,
@@ -87,19 +88,20 @@ pub enum Reply<'a> {
 pub enum Progress<'a> {
     /// A reply.
     Reply {
-        /// Bytes of the buffer that it takes.
+        /// Length of the reply in the buffer, bytes.
         consumed: usize,
         /// The reply itself.
         reply: Reply<'a>,
     },
     /// The reply is incomplete: parse again once the buffer holds this many bytes or more.
     Incomplete {
-        /// Number of bytes; always more than there are.
+        /// Number of bytes; always more than were passed.
         need: usize,
     },
 }
 
-/// The reason why bytes are no reply. The start of the next one is unknown: close the connection.
+/// The error of bytes that are not a valid reply. The start of the next reply is unknown, so close
+/// the connection.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ReplyError {
     /// The bytes do not begin like a response.
@@ -107,18 +109,18 @@ pub enum ReplyError {
         "a response of memcached's binary protocol was expected, which begins with 0x81; the first byte is {0:#04x}"
     )]
     Magic(u8),
-    /// The lengths in the header contradict each other.
+    /// The lengths in the header contradict each other: extras and key are longer than the body.
     #[error("a response has extras and key of {fields} bytes in a body of {body}")]
     Lengths {
-        /// Bytes of extras and key.
+        /// Length of extras and key together, bytes.
         fields: usize,
-        /// Bytes of the body.
+        /// Length of the body, bytes.
         body: u32,
     },
     /// The value is longer than the caller accepts.
     #[error("a value of {bytes} bytes was announced; at most {bytes_max} are accepted: raise the limit")]
     TooLarge {
-        /// Bytes of the value.
+        /// Length of the value, bytes.
         bytes: u32,
         /// The limit in bytes.
         bytes_max: u32,
@@ -128,7 +130,7 @@ pub enum ReplyError {
 /// Parses the first reply in `bytes`. A value of more than `value_bytes_max` bytes is an error.
 ///
 /// # Errors
-/// When the bytes are no reply.
+/// If the bytes are not a valid reply.
 pub fn parse(bytes: &[u8], value_bytes_max: u32) -> Result<Progress<'_>, ReplyError> {
     if let Some(&first) = bytes.first().filter(|&&first| first != RESPONSE) {
         return Err(ReplyError::Magic(first));

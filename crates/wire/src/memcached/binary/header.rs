@@ -1,4 +1,4 @@
-//! The header of frames.
+//! The header that begins every frame.
 
 use super::Echo;
 
@@ -9,11 +9,11 @@ pub(super) const REQUEST: u8 = 0x80;
 /// First byte of a response.
 pub(super) const RESPONSE: u8 = 0x81;
 
-/// The fields of a header that both kinds of frames have.
+/// The fields of the header of a request or a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) echo: Echo,
-    /// The status of a response; a request has an unused number there.
+    /// The status of a response; unused in requests.
     pub(super) status: u16,
     /// Length of the key in bytes.
     pub(super) key: usize,

@@ -1,4 +1,4 @@
-//! The commands by their numbers.
+//! The numbers (opcodes) of the commands.
 
 pub(super) const GET: u8 = 0x00;
 pub(super) const SET: u8 = 0x01;
@@ -37,7 +37,8 @@ pub(super) const SASL_STEP: u8 = 0x22;
 pub(super) const GATK: u8 = 0x23;
 pub(super) const GATKQ: u8 = 0x24;
 
-/// Returns the command that a quiet one is a form of, and true; other commands unchanged.
+/// Returns for a quiet command its form with an answer, and true; for others the command itself,
+/// and false.
 #[inline]
 pub(super) const fn loud(opcode: u8) -> (u8, bool) {
     let loud = match opcode {

@@ -10,9 +10,9 @@ use super::{LOGIN_BYTES_MAX, MECHANISM_BYTES_MAX, Status};
 const STORE_EXTRAS: usize = 8;
 /// Bytes of the extras of `increment` and `decrement`: amount, initial number and expiry time.
 const COUNT_EXTRAS: usize = 20;
-/// Bytes of extras that are an expiry time or a level.
+/// Bytes of extras that consist of one number: an expiry time, or the level of `verbosity`.
 const NUMBER_EXTRAS: usize = 4;
-/// Expiry time of an `increment` or `decrement` that creates no item.
+/// Expiry time with which an `increment` or `decrement` does not create a missing item.
 const CREATES_NOTHING: u32 = u32::MAX;
 
 /// Returns the length in bytes of the longest frame that a parser with these limits holds.
@@ -39,7 +39,7 @@ pub enum Event<'a> {
     /// The request is incomplete: pass the rest of the buffer again once it holds `need` bytes or
     /// more, at most [`frame_bytes_max`].
     Incomplete {
-        /// Number of bytes from the first one not consumed; always more than there are.
+        /// Number of bytes from the first one not consumed; always more than were passed.
         need: usize,
     },
     /// A request to execute.
@@ -59,9 +59,10 @@ pub enum Event<'a> {
 
 /// Parses the requests of one connection.
 ///
-/// Call [`parse`](Self::parse) with all bytes that are not consumed, remove those it has consumed,
-/// and repeat until it needs more. It allocates nothing. Results depend on the bytes alone and not
-/// on how they were split. A copy taken before a call parses the same bytes again.
+/// Call [`parse`](Self::parse) with all bytes not consumed yet, remove the bytes that it has
+/// consumed, and repeat until it needs more. It does not allocate memory. Results do not depend on
+/// how the bytes were split over calls. A copy of the parser taken before a call can parse the same
+/// bytes again.
 ///
 /// ```
 /// use sherwood_wire::memcached::Limits;
@@ -83,9 +84,9 @@ pub struct Parser {
 enum State {
     /// The next byte begins a frame.
     Frame,
-    /// The next bytes, as many as this, belong to a frame that was refused.
+    /// The next `bytes` bytes belong to a refused frame and are skipped.
     Skip { bytes: u32 },
-    /// Nothing can be parsed any more.
+    /// The start of the next frame is unknown, so nothing more is parsed.
     Lost,
 }
 
@@ -166,7 +167,7 @@ impl Parser {
         }
     }
 
-    /// Parses a storage command, whose value is skipped if it is over the limit.
+    /// Parses a storage command. A value over the limit is skipped.
     #[inline]
     fn storage<'a>(
         &mut self,
@@ -203,7 +204,7 @@ impl Parser {
         Parsed { consumed: HEADER_BYTES, event: Event::Refused { echo: header.echo, status, close: false } }
     }
 
-    /// Refuses a frame after which the connection closes.
+    /// Refuses a frame, after which the connection has to be closed.
     fn closing<'a>(&mut self, echo: Echo, status: Status) -> Parsed<'a> {
         self.state = State::Lost;
         Parsed { consumed: HEADER_BYTES, event: Event::Refused { echo, status, close: true } }
@@ -234,7 +235,8 @@ fn verb(loud: u8, cas: u64) -> Option<StorageVerb> {
     })
 }
 
-/// Returns the error of a frame that is refused without closing the connection.
+/// Returns the error of a frame that is refused without closing the connection; none if the frame
+/// has to be parsed.
 fn refusal(loud: u8, header: &Header, value_bytes: u32) -> Option<Status> {
     match loud {
         _ if is_login(loud) => {
@@ -246,13 +248,13 @@ fn refusal(loud: u8, header: &Header, value_bytes: u32) -> Option<Status> {
     }
 }
 
-/// Returns true for the commands, other than those that store, which have a value.
+/// Returns true for the login commands: the only ones with a value besides storage commands.
 fn is_login(loud: u8) -> bool {
     matches!(loud, opcode::SASL_AUTH | opcode::SASL_STEP)
 }
 
-/// Reads a command that is no storage command from the fields of its frame, which have a value
-/// only if the command is a login.
+/// Reads a command other than a storage command from the fields of its frame. Only a login has a
+/// `value`.
 #[inline]
 fn command<'a>(loud: u8, extras: &'a [u8], key: &'a [u8], value: &'a [u8]) -> Result<Command<'a>, Malformed> {
     Ok(match (loud, extras.len(), key.is_empty()) {
@@ -295,7 +297,7 @@ fn long(extras: &[u8]) -> u64 {
     extras.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-/// The expiry time of a request. It has no sign: numbers above 30 days are Unix times.
+/// Converts the expiry time of a request. It is unsigned; numbers above 30 days are Unix times.
 #[inline]
 fn seconds(number: u32) -> Exptime {
     Exptime(number.into())

@@ -1,4 +1,4 @@
-//! The requests of a client.
+//! The requests that the server parses.
 
 use super::super::{Delta, Exptime, Storage, StorageVerb};
 
@@ -7,7 +7,7 @@ use super::super::{Delta, Exptime, Storage, StorageVerb};
 pub struct Echo {
     /// The number of the command, which distinguishes quiet ones from others.
     pub opcode: u8,
-    /// The number by which a client finds the request of a response.
+    /// A number chosen by the client, by which it finds the request that a response belongs to.
     pub opaque: [u8; 4],
 }
 
@@ -16,7 +16,8 @@ pub struct Echo {
 pub struct Request<'a> {
     /// The fields that the response repeats.
     pub echo: Echo,
-    /// True if nothing is answered but values and errors; a get that finds nothing is no error.
+    /// True if only values and errors are answered; a get that finds nothing does not count as an
+    /// error.
     pub quiet: bool,
     /// The unique number (CAS) that the item has to have; 0 accepts any item.
     pub cas: u64,
@@ -32,7 +33,7 @@ pub enum Command<'a> {
     Get {
         /// Key of the item.
         key: &'a [u8],
-        /// True if the response has the key.
+        /// True if the response includes the key.
         with_key: bool,
         /// The new expiry time of the item (`gat`, `gatk`).
         touch: Option<Exptime>,
@@ -67,9 +68,9 @@ pub enum Command<'a> {
         key: &'a [u8],
         /// The change: an amount to add or subtract.
         delta: Delta,
-        /// The number that a missing item is created with.
+        /// The number with which a missing item is created.
         initial: u64,
-        /// The expiry time of an item that is created; none creates no item.
+        /// The expiry time of an item that is created; if none, a missing item is not created.
         create: Option<Exptime>,
     },
     /// `flush`: removes all items, now or later.
@@ -82,11 +83,11 @@ pub enum Command<'a> {
         /// The name of the group.
         group: &'a [u8],
     },
-    /// `noop`, whose response ends those of the quiet requests before it.
+    /// `noop`, whose response comes after all responses to the quiet requests before it.
     NoOp,
     /// `version`: asks for the server's version.
     Version,
-    /// `verbosity`, whose level has no meaning here.
+    /// `verbosity`, whose level has no effect here.
     Verbosity,
     /// `quit`: write the outstanding responses and close.
     Quit,

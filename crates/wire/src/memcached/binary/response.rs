@@ -3,7 +3,7 @@
 use super::header::{HEADER_BYTES, Header, RESPONSE};
 use super::{Echo, Status};
 
-/// Most bytes that [`value_head`] appends: header, flags, and the longest key.
+/// Maximum number of bytes that [`value_head`] appends: header, flags, and the longest key.
 pub const VALUE_HEAD_BYTES_MAX: usize = HEADER_BYTES + FLAGS_BYTES + super::super::KEY_BYTES_MAX;
 /// Bytes of the extras of a value: its flags.
 const FLAGS_BYTES: usize = 4;
@@ -37,8 +37,8 @@ pub fn value(out: &mut Vec<u8>, echo: Echo, key: &[u8], flags: u32, cas: u64, va
     out.extend_from_slice(value);
 }
 
-/// Appends the answer to a get without an item: with its key instead of a text, if `key` is not
-/// empty.
+/// Appends the answer to a get whose item does not exist. It contains `key`, or an error text if
+/// `key` is empty.
 pub fn miss(out: &mut Vec<u8>, echo: Echo, key: &[u8]) {
     if key.is_empty() {
         return error(out, echo, Status::NotFound);
@@ -49,7 +49,7 @@ pub fn miss(out: &mut Vec<u8>, echo: Echo, key: &[u8]) {
     out.extend_from_slice(key);
 }
 
-/// Appends the number that an `increment` or `decrement` has made.
+/// Appends the resulting number of an `increment` or `decrement`.
 pub fn number(out: &mut Vec<u8>, echo: Echo, number: u64, cas: u64) {
     let bytes = number.to_be_bytes();
     head(out, echo, 0, 0, bytes.len(), cas);
@@ -74,7 +74,7 @@ pub fn error(out: &mut Vec<u8>, echo: Echo, status: Status) {
     error_text(out, echo, status, status.text());
 }
 
-/// Appends an error with a text for people, at most some KiB long.
+/// Appends an error with a human-readable text of at most some KiB.
 pub fn error_text(out: &mut Vec<u8>, echo: Echo, status: Status, text: &str) {
     let header = Header { echo, status: status as u16, key: 0, extras: 0, body: text.len() as u32, cas: 0 };
     out.extend_from_slice(&header.bytes(RESPONSE));

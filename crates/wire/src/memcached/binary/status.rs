@@ -6,19 +6,19 @@
 pub enum Status {
     /// The command succeeded.
     Success = 0x00,
-    /// There is no item of this key.
+    /// The key has no item.
     NotFound = 0x01,
-    /// There is an item of this key, or one with another CAS than the request has.
+    /// The key already has an item, or its item has another CAS than the request.
     Exists = 0x02,
     /// The value is over the limit on its length.
     TooLarge = 0x03,
-    /// The fields of the request are not those of its command.
+    /// The fields of the request do not fit its command.
     InvalidArguments = 0x04,
-    /// The item to append to does not exist, or would become too large.
+    /// The item of an `append` or `prepend` does not exist, or would become too large.
     NotStored = 0x05,
-    /// The value to count is not a number.
+    /// The value to be incremented or decremented is not a number.
     NonNumeric = 0x06,
-    /// The client has not logged in, or not with a right password.
+    /// The client has not logged in, or the login failed.
     AuthError = 0x20,
     /// The login needs another step.
     AuthContinue = 0x21,
@@ -35,7 +35,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The text of an error in its response: memcached's where it has one.
+    /// The text of an error response: memcached's text for this status where it has one.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
