@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn change_of_beta_is_planned_for_its_backend_alone() {
+    fn beta_change_is_planned_only_for_the_backend_with_a_target() {
         let mut lever = lever();
         let unknown = AdmissionSeen { backend: BackendId(0), ..seen(Percent::BETA, 500) };
         let changes = lever.decide(Instant::from_secs(5), &[unknown, seen(Percent::BETA, 500)], Leave::Act);
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn dry_run_reports_a_change_and_plans_none() {
+    fn dry_run_reports_a_beta_change_without_planning_it() {
         let changes = lever().decide(Instant::from_secs(5), &[seen(Percent::BETA, 500)], Leave::Report);
         assert_eq!((changes.len(), changes[0].applied, planned(&changes)), (1, false, vec![]));
     }
 
     #[test]
-    fn roll_back_restores_the_beta_of_its_time_and_a_freeze_keeps_it() {
+    fn roll_back_restores_the_beta_of_the_restored_allocation_and_a_freeze_keeps_it() {
         let (mut lever, at) = (lever(), Instant::from_secs);
         let mut beta = Percent::BETA;
         for round in 1..=4 {

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flush_is_noticed_when_ordered_and_when_due_and_a_restart_once() {
+    fn flush_is_noticed_when_ordered_and_again_when_it_takes_effect_and_a_restart_once() {
         let (mut seen, mut noticed) = (LossesSeen::default(), Noticed::default());
         let at = Instant::from_secs;
         assert!(!noticed.advance(at(5), &seen, 0));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_merges_to_zeros() {
+    fn merging_no_reports_yields_zeros() {
         let nothing = MergedReport {
             partitions: vec![Merged::default(); 2],
             deadlines: vec![DeadlineCounts::default(); 2],
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_and_shadow_hits_are_summed_and_curves_averaged_by_look_ups() {
+    fn merged_counts_are_summed_and_curves_are_averaged_with_look_ups_as_weights() {
         let mut merger = Merger::default();
         merged_by(&mut merger, &["n1", "n2"].map(|node| report(node, "a", 0, 0, &[(100, 0.5)])));
         // One node would find half of what it looks up with 100 bytes more, the other nothing.
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn look_ups_since_are_those_after_a_nodes_last_report_and_none_at_its_first() {
+    fn shadow_hits_count_look_ups_since_a_nodes_last_report_and_none_for_its_first_report() {
         let found = |merger: &mut Merger, reports: &[Report]| {
             merged_by(merger, reports).partitions[0].shadow_hits.unwrap_or(0)
         };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn first_of_a_nodes_reports_with_as_many_look_ups_counts() {
+    fn first_of_several_reports_of_a_node_with_equal_look_ups_is_used() {
         let reports = [report("n1", "a", 4, 6, &[]), report("n1", "a", 6, 4, &[])];
         assert_eq!(merged_by(&mut Merger::default(), &reports).partitions[0].hits, 4);
     }
@@ -315,7 +315,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_of_reports_has_no_effect((reports, shuffled) in reports_and_shuffled()) {
+        fn order_of_reports_does_not_change_the_merged_result((reports, shuffled) in reports_and_shuffled()) {
             let (mut one, mut other) = (Merger::default(), Merger::default());
             for _ in 0..2 {
                 prop_assert_eq!(merged_by(&mut one, &reports), merged_by(&mut other, &shuffled));

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_of_a_request_are_known_until_its_last_call_expires() {
+    fn replicas_that_worked_for_a_request_are_remembered_until_its_last_call_expires() {
         let mut table = RequestTable::new(SeededState::new(1));
         let at = Instant::from_millis;
         table.note(at(0), request(1), ReplicaId(3), at(10));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn long_call_outlasts_later_calls_and_delays_no_other_expiry() {
+    fn long_call_keeps_its_request_in_the_table_without_delaying_the_expiry_of_others() {
         let mut table = RequestTable::new(SeededState::new(1));
         let at = Instant::from_millis;
         table.note(at(0), request(1), ReplicaId(3), at(90));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_expire_first_leave_a_full_table() {
+    fn full_table_drops_the_requests_that_expire_first() {
         let mut table = RequestTable::new(SeededState::new(1));
         let (now, later) = (Instant::ZERO, Instant::from_secs(9));
         for number in 1..=ENTRIES_MAX as u64 + 2 {

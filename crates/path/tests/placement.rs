@@ -81,7 +81,7 @@ impl World {
 }
 
 #[test]
-fn fetches_are_split_by_the_replicas_that_have_the_keys() {
+fn fetch_of_several_keys_is_split_among_the_replicas_that_hold_them() {
     let mut world = World::new(|options| options.placement = Placement::ByKey(holders));
     let keys = ["0", "1", "2", "3", "4", "5"];
     let asked = world.fetch(&keys);
@@ -94,7 +94,7 @@ fn fetches_are_split_by_the_replicas_that_have_the_keys() {
 }
 
 #[test]
-fn write_goes_to_the_replicas_that_have_its_key() {
+fn write_goes_only_to_the_replicas_that_hold_its_key() {
     let mut world = World::new(|options| options.placement = Placement::ByKey(holders));
     let WriteOrder { write, replicas, .. } = world.write("2");
     assert_eq!(replicas, [ReplicaId(2), ReplicaId(0)]);
@@ -107,7 +107,7 @@ fn write_goes_to_the_replicas_that_have_its_key() {
 }
 
 #[test]
-fn fenced_key_is_asked_for_at_the_first_of_its_replicas_if_the_others_copy() {
+fn fenced_key_is_fetched_from_its_first_replica_if_the_others_copy_from_it() {
     let mut world = World::new(|options| {
         options.placement = Placement::ByKey(holders);
         options.write_to = WriteTo::First;
@@ -121,7 +121,7 @@ fn fenced_key_is_asked_for_at_the_first_of_its_replicas_if_the_others_copy() {
 }
 
 #[test]
-fn write_is_acknowledged_once_by_as_many_replicas_as_are_needed() {
+fn write_is_acknowledged_once_when_the_required_number_of_replicas_has_answered() {
     for (acknowledge, needed) in [(Acknowledge::First, 1), (Acknowledge::Majority, 2), (Acknowledge::All, 3)]
     {
         let mut world = World::new(|options| options.acknowledge = acknowledge);
@@ -147,7 +147,7 @@ fn write_is_acknowledged_once_by_as_many_replicas_as_are_needed() {
 }
 
 #[test]
-fn write_that_fails_at_most_replicas_is_not_acknowledged() {
+fn write_that_fails_on_a_majority_of_replicas_is_not_acknowledged() {
     let mut world = World::new(|options| options.acknowledge = Acknowledge::Majority);
     let WriteOrder { write, .. } = world.write("1");
     world.reply(write, ReplicaId(0), WriteOutcome::Acknowledged);

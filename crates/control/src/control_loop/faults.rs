@@ -172,7 +172,7 @@ fn refuse(rounds: &mut ControlLoop, in_force: Option<Vec<u64>>) {
 }
 
 #[test]
-fn refused_step_leaves_bytes_rates_and_goal_as_they_were_and_is_made_again() {
+fn refused_step_leaves_bytes_rates_and_goal_unchanged_and_is_retried() {
     let mut pair = Pair::new(told(quarter));
     // The decision, whose first step moves at once.
     let before = pair.until_planned();
@@ -198,7 +198,7 @@ fn refused_step_leaves_bytes_rates_and_goal_as_they_were_and_is_made_again() {
 }
 
 #[test]
-fn refused_terms_leave_everything_as_it_was() {
+fn refused_change_of_tenant_terms_leaves_plan_terms_and_total_unchanged() {
     let mut pair = Pair::new(told(quarter));
     let before = pair.rounds.levels().plan();
     let mut terms = pair.rounds.levels().tenants().unwrap().between().terms().to_vec();
@@ -215,7 +215,7 @@ fn refused_terms_leave_everything_as_it_was() {
 }
 
 #[test]
-fn division_that_is_none_is_refused_said_and_changes_nothing() {
+fn invalid_division_among_tenants_is_refused_and_reported_and_changes_nothing() {
     let cases: [fn(&Tenants) -> Division; 6] = [
         |_| division(vec![TOTAL, 1], rates_of(2, PER_S / 2.0)),
         |_| division(vec![TOTAL / 2], rates_of(2, PER_S / 2.0)),
@@ -244,7 +244,7 @@ fn division_that_is_none_is_refused_said_and_changes_nothing() {
 }
 
 #[test]
-fn rates_that_are_none_on_the_way_are_refused_said_and_change_nothing() {
+fn invalid_rates_during_a_gradual_move_are_refused_and_reported_and_change_nothing() {
     let cases: [fn(&Tenants) -> Rates; 3] =
         [|_| rates_of(2, f64::NAN), |_| rates_of(1, 1.0), |_| rates_of(2, PER_S)];
     for rates in cases {
@@ -270,7 +270,7 @@ fn rates_that_are_none_on_the_way_are_refused_said_and_change_nothing() {
 }
 
 #[test]
-fn plan_that_is_not_of_its_levels_is_refused() {
+fn plan_that_does_not_fit_the_partitions_totals_or_tenants_is_refused() {
     let one = rounds("robinhood", &options());
     let pair = Pair::new(Box::new(Told { division: quarter, rates: half }));
     let check = |plan: &Plan, rounds: &ControlLoop| check_levels(plan, rounds.levels(), 2, TOTAL);
@@ -294,7 +294,7 @@ fn plan_that_is_not_of_its_levels_is_refused() {
 }
 
 #[test]
-fn observation_of_other_partitions_is_refused_and_the_last_plan_stays() {
+fn observation_with_a_wrong_number_of_partitions_is_refused_and_the_last_plan_is_kept() {
     let mut rounds = rounds("robinhood", &options());
     for count in [0, 1, 3] {
         let mut other = seen(&rounds, at(5), Percent::BETA);
@@ -309,7 +309,7 @@ fn observation_of_other_partitions_is_refused_and_the_last_plan_stays() {
 }
 
 #[test]
-fn observation_handed_in_twice_moves_nothing_again() {
+fn observation_handed_in_twice_causes_no_second_move() {
     let mut rounds = rounds("robinhood", &options());
     let first = seen(&rounds, at(5), Percent::BETA);
     rounds.handle_seen(at(5), first.clone());
@@ -322,7 +322,7 @@ fn observation_handed_in_twice_moves_nothing_again() {
 }
 
 #[test]
-fn driver_that_carries_nothing_out_has_the_acts_of_one_round_waiting() {
+fn driver_that_never_polls_accumulates_the_actions_of_only_one_decision() {
     let mut rounds = rounds("robinhood", &options());
     for round in 1..1_000 {
         let seen = seen(&rounds, at(5 * round), Percent::BETA);
@@ -338,7 +338,7 @@ fn driver_that_carries_nothing_out_has_the_acts_of_one_round_waiting() {
 }
 
 #[test]
-fn refusal_is_of_the_last_plan_alone_and_counts_once() {
+fn refusal_reverts_only_the_last_plan_and_a_second_refusal_has_no_effect() {
     let mut rounds = rounds("robinhood", &options());
     rounds.handle_seen(at(5), seen(&rounds, at(5), Percent::BETA));
     refuse(&mut rounds, None);
@@ -356,7 +356,7 @@ fn refusal_is_of_the_last_plan_alone_and_counts_once() {
 }
 
 #[test]
-fn budgets_in_force_of_another_shape_are_not_taken_in() {
+fn reported_budgets_for_a_wrong_number_of_partitions_are_ignored() {
     let mut rounds = rounds("robinhood", &options());
     rounds.handle_seen(at(5), seen(&rounds, at(5), Percent::BETA));
     refuse(&mut rounds, Some(vec![1, 2, 3]));
@@ -364,7 +364,7 @@ fn budgets_in_force_of_another_shape_are_not_taken_in() {
 }
 
 #[test]
-fn refused_division_within_tenants_leaves_the_step_of_the_same_input() {
+fn refused_division_within_tenants_keeps_the_step_among_tenants_from_the_same_observation() {
     let mut pair = Pair::new(told(quarter));
     pair.until_planned();
     acts(&mut pair.rounds);
@@ -393,7 +393,7 @@ fn refused_division_within_tenants_leaves_the_step_of_the_same_input() {
 }
 
 #[test]
-fn clock_of_tenants_that_stands_still_or_jumps_by_a_day_moves_one_step_at_most() {
+fn stopped_or_jumping_clock_moves_tenants_by_at_most_one_step() {
     let mut pair = Pair::new(told(quarter));
     pair.until_planned();
     acts(&mut pair.rounds);
@@ -417,7 +417,7 @@ proptest! {
     /// Whatever a driver refuses, repeats, delays or leaves waiting, holdings keep within the
     /// totals, and a refused plan is not in force.
     #[test]
-    fn holdings_of_tenants_keep_within_the_totals(
+    fn bytes_and_rates_of_tenants_never_exceed_the_totals(
         events in proptest::collection::vec((0_u8..8, 0_u64..100_000), 1..400),
     ) {
         let mut pair = Pair::new(told(quarter));

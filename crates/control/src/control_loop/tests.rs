@@ -103,7 +103,7 @@ fn plan_moves_bytes_to_the_blocking_backend_and_raises_its_beta() {
 }
 
 #[test]
-fn dry_run_reports_both_levers_and_applies_nothing() {
+fn dry_run_reports_beta_and_budget_decisions_without_applying_them() {
     let mut rounds = rounds("robinhood", &Options { dry_run: true, ..options() });
     rounds.handle_seen(at(5), seen(&rounds, at(5), Percent::BETA));
     let acts = acts(&mut rounds);
@@ -113,7 +113,7 @@ fn dry_run_reports_both_levers_and_applies_nothing() {
 }
 
 #[test]
-fn refused_plan_is_not_reported_and_the_budgets_in_force_are_the_next_base() {
+fn refused_plan_is_not_reported_and_the_next_decision_starts_from_the_budgets_in_force() {
     let mut rounds = rounds("robinhood", &options());
     rounds.handle_seen(at(5), seen(&rounds, at(5), Percent::BETA));
     assert!(matches!(rounds.poll_act(), Some(Act::Apply(_))));
@@ -124,7 +124,7 @@ fn refused_plan_is_not_reported_and_the_budgets_in_force_are_the_next_base() {
 }
 
 #[test]
-fn missed_rounds_are_skipped_and_a_clock_that_stands_moves_nothing() {
+fn missed_decisions_are_skipped_and_a_stopped_clock_moves_nothing() {
     let mut rounds = rounds("robinhood", &options());
     let day = 24 * 3_600;
     rounds.handle_seen(at(day + 3), seen(&rounds, at(day + 3), Percent::BETA));
@@ -141,7 +141,7 @@ fn missed_rounds_are_skipped_and_a_clock_that_stands_moves_nothing() {
 }
 
 #[test]
-fn backend_that_the_loop_does_not_know_is_left_alone() {
+fn observation_of_an_unknown_backend_plans_no_change_for_it() {
     let mut rounds = rounds("robinhood", &options());
     let mut unknown = seen(&rounds, at(5), Percent::BETA);
     for seen in unknown.cache.iter_mut().flat_map(|seen| &mut seen.admissions) {
@@ -152,7 +152,7 @@ fn backend_that_the_loop_does_not_know_is_left_alone() {
 }
 
 #[test]
-fn loop_that_sees_nothing_keeps_everything() {
+fn loop_without_observed_traffic_keeps_its_budgets() {
     let mut rounds = rounds("robinhood", &options());
     rounds.handle_seen(at(5), Seen::default());
     assert_eq!(acts(&mut rounds), []);
@@ -169,7 +169,7 @@ proptest! {
     /// Whatever a driver says and when, budgets never sum to more than the total, and what is not
     /// due is not asked for.
     #[test]
-    fn budgets_keep_within_the_total(
+    fn budgets_never_exceed_the_total(
         steps in proptest::collection::vec((0_u64..100_000, 0_u64..4, any::<[u64; 4]>(), 0_usize..3), 1..20),
         policy in proptest::sample::select(vec!["robinhood", "equal", "static", "shared-lru"]),
     ) {

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_use_what_their_rates_allow_whatever_the_size_of_a_use() {
+    fn tenants_use_as_much_as_their_rates_allow_for_any_size_of_a_single_use() {
         for units in [100.0, 5_000.0] {
             let gate = gate(false, &[10_000.0, 30_000.0, 5_000.0]);
             use_all(&gate, &[T0, T1], units);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_units_are_lent_and_add_no_debt() {
+    fn unused_units_are_lent_to_other_tenants_without_adding_to_their_debt() {
         let gate = gate(true, &[10_000.0, 30_000.0]);
         use_all(&gate, &[T0], 100.0);
         let TenantUse { own_units, lent_units, .. } = gate.used(T0);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn common_rate_pays_for_all_and_use_is_counted_for_each() {
+    fn tenants_with_a_common_rate_share_it_and_their_use_is_counted_separately() {
         let gate = gate(false, &[10_000.0, 30_000.0]);
         gate.set_rates(Instant::from_secs(2), 20_000.0, &[]);
         use_all(&gate, &[T0, T1], 100.0);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_that_does_not_exist_or_has_no_limit_never_waits() {
+    fn unknown_tenant_and_tenant_without_a_limit_never_wait() {
         let gate = gate(false, &[f64::INFINITY]);
         assert_eq!(gate.charge(Instant::from_secs(2), T0, 1e12), None);
         assert_eq!(gate.charge(Instant::from_secs(2), T1, 1e12), None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_without_a_share_can_begin_and_then_pays_a_unit_a_second() {
+    fn tenant_with_a_rate_of_zero_can_start_work_and_repays_one_unit_per_second() {
         let gate = gate(false, &[0.0]);
         let now = Instant::from_secs(2);
         assert_eq!(gate.charge(now, T0, 0.0), None);

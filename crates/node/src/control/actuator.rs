@@ -282,7 +282,7 @@ mod tests {
     "#;
 
     #[test]
-    fn plan_that_the_cache_refuses_sets_no_rate_either() {
+    fn plan_refused_by_the_cache_changes_no_tenant_rates() {
         let config = parse("actuator.toml", CONFIGURATION, &Flags::default(), &[]).unwrap();
         let tenancy = Setup::from_config(&config).unwrap().tenancy.unwrap();
         let network = Arc::new(TenantNetwork::new(&tenancy, Clock::start()).unwrap());

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn export_whose_token_is_refused_is_sent_again_with_a_new_one() {
+    async fn span_export_refused_for_its_token_is_resent_with_the_new_token() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let check = |headers: HeaderMap, body: String| async move {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn export_whose_kept_connection_ended_is_sent_again() {
+    async fn span_export_is_resent_if_its_reused_connection_was_closed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let collector = tokio::spawn(async move {

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn request_has_the_id_of_its_trace() {
+    fn request_id_is_derived_from_the_trace_id() {
         let mut headers = HeaderMap::new();
         assert_eq!(request_id(&headers), None);
         headers.insert(TRACEPARENT, EXAMPLE.parse().unwrap());

@@ -198,7 +198,7 @@ mod tests {
         assert!(read("a: b", 0o644).expect_err("others may read it").to_string().contains("chmod 600"));
     }
     #[test]
-    fn call_of_grpc_has_the_headers_that_are_in_the_file() {
+    fn grpc_call_carries_the_current_headers_from_the_file() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("headers");
         let write = |text: &str| {

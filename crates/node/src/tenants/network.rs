@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_begin_in_the_order_of_their_arrival_and_each_pays_before_the_next() {
+    async fn requests_start_in_order_of_arrival_each_after_the_debt_of_the_one_before_is_paid() {
         let (nanos, network) = network(OverRate::Wait);
         assert_eq!(
             network.admit(TENANT, 510, Instant::NEVER).now_or_never(),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_whose_client_has_gone_leaves_its_place_and_pays_nothing() {
+    async fn request_of_a_disconnected_client_leaves_the_queue_and_is_charged_nothing() {
         let (nanos, network) = network(OverRate::Wait);
         let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
         let mut gone = Box::pin(network.admit(TENANT, 5_000, Instant::NEVER));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_after_one_that_has_gone_wakes_the_task_that_starts_it() {
+    async fn new_request_after_a_cancelled_one_wakes_the_task_that_starts_waiting_requests() {
         let (nanos, network) = network(OverRate::Wait);
         let _ = network.admit(TENANT, 210, Instant::NEVER).now_or_never();
         let gone = network.enter(TENANT, 1, Instant::NEVER).unwrap().expect("the tenant is in debt");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_that_may_not_wait_so_long_is_refused_with_the_time_to_try_again() {
+    async fn request_that_may_not_wait_long_enough_is_refused_with_the_time_to_retry() {
         let refused = |millis| Some(Err(TenantRefusal::TooLate { starts_in: Duration::from_millis(millis) }));
         for (over, latest) in
             [(OverRate::Refuse, Instant::NEVER), (OverRate::Wait, Instant::from_millis(6_400))]
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_whose_start_a_lower_rate_delays_is_refused_at_its_latest_time() {
+    async fn waiting_request_delayed_by_a_lowered_rate_is_refused_at_its_latest_start_time() {
         let (nanos, network) = network(OverRate::Wait);
         let _ = network.admit(TENANT, 20, Instant::NEVER).now_or_never();
         let mut waits = Box::pin(network.admit(TENANT, 1, Instant::from_millis(6_020)));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn request_beyond_the_bound_is_refused() {
+    async fn request_is_refused_when_too_many_requests_wait() {
         let (_, network) = network(OverRate::Wait);
         let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
         let mut waiting: Vec<_> =
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_task_starts_all_that_waits_and_ends_with_it() {
+    async fn one_task_starts_all_waiting_requests_and_ends_when_none_is_left() {
         let (nanos, network) = network(OverRate::Wait);
         let _ = network.admit(TENANT, 510, Instant::NEVER).now_or_never();
         let waiting: Vec<_> = (0..3)

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn malformed_protobuf_span_costs_itself() {
+    fn malformed_parts_of_a_protobuf_export_are_refused_without_affecting_the_others() {
         let good = Span { name: "good".to_owned(), ..Span::default() }.encode_to_vec();
         // A name that is not UTF-8.
         let scope = UnreadScope { spans: vec![vec![0x2a, 1, 0xff].into(), good.into()] };

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_that_the_json_mapping_allows_is_read() {
+    fn every_form_allowed_by_the_protobuf_json_mapping_is_read() {
         let attributes = |value: Json| json!({"attributes": [{"key": "a", "value": value}]});
         for fields in [
             json!({"attributes": null, "events": null, "links": null, "status": null, "parentSpanId": null}),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_resource_or_scope_of_json_costs_itself() {
+    fn malformed_json_resource_or_scope_is_refused_and_the_others_are_read() {
         let scope = json!({"spans": [span_with(&json!({}))]});
         let body =
             json!({"resourceSpans": [7, {"scopeSpans": [7, scope]}, {"resource": 7, "scopeSpans": [scope]}]});
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_unicode_costs_its_span_and_a_byte_order_mark_nothing() {
+    fn lone_surrogate_refuses_its_span_while_invalid_utf8_is_replaced_and_a_bom_is_ignored() {
         let span =
             |name: &str| span_with(&json!({"attributes": [{"key": name, "value": {"stringValue": "x"}}]}));
         let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": [span("LONE"), span("BYTE"), span("good")]}]}]});
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn body_that_is_no_export_is_an_error() {
+    fn body_that_is_not_an_export_is_an_error() {
         for body in ["", "[]", "{", "7", "{\"resourceSpans\": 7}", "{} {}"] {
             assert!(export(body.as_bytes()).is_err(), "{body}");
         }

@@ -246,7 +246,7 @@ fn reported_requests_enter_the_slo_window_unless_they_are_too_old() {
 }
 
 #[test]
-fn malformed_or_unknown_report_costs_itself() {
+fn malformed_or_unknown_report_is_refused_without_affecting_the_others() {
     let (node, _) = node();
     let http = Http::of(&node);
     let post = |body: &str| http.ask("POST", "/v1/reports", body);
@@ -298,7 +298,7 @@ fn decisions_arrive_as_server_sent_events() {
 }
 
 #[test]
-fn streams_of_events_beyond_the_bound_are_refused() {
+fn event_streams_above_the_limit_are_refused() {
     let mut setup = setup(vec![("plain", vec![])]);
     setup.http_connections_max = 70;
     let node = Node::start(setup).unwrap();

@@ -139,7 +139,7 @@ fn unreadable_exports_are_refused() {
 }
 
 #[test]
-fn malformed_span_of_an_export_costs_itself_and_is_counted_in_the_answer() {
+fn malformed_span_is_dropped_from_its_export_and_counted_in_the_response() {
     let node = node();
     let http = Http::of(&node);
     let mut bad = spans(1, 10, &[]);
@@ -169,7 +169,7 @@ fn malformed_span_of_an_export_costs_itself_and_is_counted_in_the_answer() {
 }
 
 #[test]
-fn media_type_and_coding_of_an_export_are_read_in_any_letter_case() {
+fn media_type_and_content_encoding_of_an_export_are_case_insensitive() {
     let node = node();
     let http = Http::of(&node);
     let mut empty = GzEncoder::new(Vec::new(), Compression::fast());

@@ -155,7 +155,7 @@ fn body(read: &ScheduledRead) -> serde_json::Value {
 }
 
 #[test]
-fn node_meets_misses_and_rejects_the_deadlines_of_the_simulation_with_the_same_betas() {
+fn node_and_simulator_have_the_same_deadline_outcomes_and_betas() {
     let simulated = simulated();
     let mut world = World::new(&simulated).unwrap();
     let times = Times::default();

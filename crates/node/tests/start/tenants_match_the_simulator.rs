@@ -166,7 +166,7 @@ fn compare(policy: &str) -> Vec<Plan> {
 }
 
 #[test]
-fn node_charges_and_divides_among_tenants_as_the_simulation() {
+fn node_and_simulator_charge_tenants_and_divide_the_cache_alike() {
     let plans = compare("hare");
     assert!(plans.len() > 20, "it hardly moved anything: {} plans", plans.len());
 }

@@ -120,7 +120,7 @@ fn harmful_moves_are_rolled_back_after_a_window_and_frozen() {
 }
 
 #[test]
-fn rollback_that_is_not_applied_is_made_again_in_the_next_round() {
+fn rollback_that_could_not_be_applied_is_repeated_in_the_next_decision() {
     let (mut guard, mut model) = settled();
     let harmful = |model: &mut Model, now| {
         if now < 180 {

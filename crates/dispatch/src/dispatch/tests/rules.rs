@@ -7,7 +7,7 @@ use crate::rules::tests::{Learning, Planned};
 use crate::rules::{AtStart, AttemptPlan, CallEnd, CancelRule};
 
 #[test]
-fn attempt_that_starts_takes_its_copies_out_of_their_queues() {
+fn starting_attempt_removes_the_queued_copies_of_its_fetch() {
     let tied = Planned {
         plan: |tier| {
             let now = tier.usable.len().min(tier.replicas - tier.waiting as usize) as u8;
@@ -37,7 +37,7 @@ fn attempt_that_starts_takes_its_copies_out_of_their_queues() {
 }
 
 #[test]
-fn balancer_learns_latencies_and_the_ends_of_calls() {
+fn balancer_is_told_the_latency_and_outcome_of_each_call() {
     let mut machine = machine(2, |o| {
         o.balance = BalanceChoice::Tickets;
         o.retry.per_call_max = 0;

@@ -35,7 +35,7 @@ fn granted(machine: &mut Machine) -> Option<(LeaseId, ReplicaId)> {
 }
 
 #[test]
-fn attempt_in_a_tier_starts_at_the_first_replica_with_room() {
+fn attempt_queued_for_the_tier_starts_at_the_first_replica_that_becomes_free() {
     let mut machine = tier_of(2, |_| ());
     let (_, first) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let (second, other) = call(&fetch(&mut machine, 0, &[("b", 1)]));
@@ -54,7 +54,7 @@ fn attempt_in_a_tier_starts_at_the_first_replica_with_room() {
 }
 
 #[test]
-fn copies_in_a_tier_wait_for_different_replicas() {
+fn copies_of_a_fetch_queued_for_the_tier_start_at_different_replicas() {
     let two_at_once = |_: &Demand| AttemptPlan { now: 2, later: None, cancel: CancelRule::Always };
     let mut machine = tier_of(2, |o| o.retry.burst = 9);
     let (held, busy) = call(&fetch(&mut machine, 0, &[("x", 1)]));
@@ -71,7 +71,7 @@ fn copies_in_a_tier_wait_for_different_replicas() {
 }
 
 #[test]
-fn attempts_in_a_tier_end_when_no_replica_is_left() {
+fn attempts_queued_for_the_tier_fail_when_its_last_replica_goes_down() {
     let mut machine = tier_of(1, |o| o.probe.failures_max = 1);
     let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     assert_eq!(fetch(&mut machine, 0, &[("b", 1)]), []);
@@ -83,7 +83,7 @@ fn attempts_in_a_tier_end_when_no_replica_is_left() {
 }
 
 #[test]
-fn retry_in_a_tier_waits_for_another_replica_than_the_failed_one() {
+fn retry_queued_for_the_tier_waits_for_a_replica_other_than_the_one_that_failed() {
     let mut machine = tier_of(2, |_| ());
     let (first, failing) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let (held, other) = call(&fetch(&mut machine, 0, &[("b", 1)]));
@@ -93,7 +93,7 @@ fn retry_in_a_tier_waits_for_another_replica_than_the_failed_one() {
 }
 
 #[test]
-fn retry_in_a_tier_goes_back_to_the_replica_it_avoids_if_no_other_is_left() {
+fn retry_queued_for_the_tier_returns_to_the_replica_that_failed_if_no_other_is_up() {
     let mut machine = tier_of(2, |o| o.probe.failures_max = 1);
     let (first, avoided) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let (held, _) = call(&fetch(&mut machine, 0, &[("b", 1)]));
@@ -107,7 +107,7 @@ fn retry_in_a_tier_goes_back_to_the_replica_it_avoids_if_no_other_is_left() {
 }
 
 #[test]
-fn copy_starts_when_a_replica_no_longer_works_for_its_request() {
+fn copy_starts_at_a_replica_once_the_record_of_its_call_for_the_same_request_expires() {
     let mut machine = tier_of(2, |_| ());
     let copy = Demand { request: RequestId::new(7), ..Demand::default() };
     let held = machine.lease(at(0), &Demand::default(), Duration::from_secs(9), 1).unwrap();
@@ -120,7 +120,7 @@ fn copy_starts_when_a_replica_no_longer_works_for_its_request() {
 }
 
 #[test]
-fn attempt_of_a_tier_starts_when_a_call_takes_its_turn_elsewhere() {
+fn attempt_queued_for_the_tier_starts_when_a_scheduler_moves_a_call_to_another_replica() {
     let mut machine = tier_of(2, |_| ());
     machine.note_applied(at(0), ReplicaId(0), 6);
     let after = Demand { after: 6, ..Demand::default() };
@@ -132,7 +132,7 @@ fn attempt_of_a_tier_starts_when_a_call_takes_its_turn_elsewhere() {
 }
 
 #[test]
-fn copies_of_one_request_keep_off_one_server() {
+fn copies_of_a_request_avoid_a_replica_that_already_worked_for_it() {
     let mut machine = tier_of(2, |_| ());
     machine.balancer = AnyBalancer::Test(|usable, picks| picks.push(usable[0].replica));
     let copy = Demand { request: RequestId::new(7), ..Demand::default() };
@@ -147,7 +147,7 @@ fn copies_of_one_request_keep_off_one_server() {
 }
 
 #[test]
-fn read_is_sent_to_a_replica_that_has_applied_the_write_it_needs() {
+fn read_is_sent_only_to_a_replica_that_has_applied_the_write_it_depends_on() {
     let after = |after| Demand { after, ..Demand::default() };
     let mut machine = machine(2, |_| ());
     machine.note_applied(at(0), ReplicaId(1), 5);
@@ -164,7 +164,7 @@ fn read_is_sent_to_a_replica_that_has_applied_the_write_it_needs() {
 }
 
 #[test]
-fn read_that_needs_a_later_write_does_not_join_an_older_fetch() {
+fn read_that_depends_on_a_write_does_not_join_an_earlier_fetch_of_the_key() {
     let mut machine = machine(1, |_| ());
     machine.note_applied(at(0), ReplicaId(0), 9);
     let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
@@ -178,7 +178,7 @@ fn read_that_needs_a_later_write_does_not_join_an_older_fetch() {
 }
 
 #[test]
-fn lease_holds_a_slot_until_it_is_ended() {
+fn lease_occupies_a_slot_of_a_replica_until_its_client_ends_it() {
     for scope in [QueueScope::Replica, QueueScope::Tier] {
         let mut machine = tier_of(1, |o| o.scope = scope);
         let held = lease(&mut machine, 0).unwrap();
@@ -198,7 +198,7 @@ fn lease_holds_a_slot_until_it_is_ended() {
 }
 
 #[test]
-fn lease_expires_and_one_that_waits_too_long_is_refused() {
+fn lease_expires_after_its_maximum_duration_and_a_waiting_one_times_out() {
     let mut machine = tier_of(1, |_| ());
     let held = lease(&mut machine, 0).unwrap();
     assert!(granted(&mut machine).is_some());
@@ -213,7 +213,7 @@ fn lease_expires_and_one_that_waits_too_long_is_refused() {
 }
 
 #[test]
-fn leases_are_bounded_and_end_with_the_last_replica() {
+fn leases_are_limited_in_number_and_end_when_the_last_replica_goes_down() {
     let mut machine = tier_of(1, |o| o.probe.failures_max = 1);
     let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let waiting: Vec<_> = (0..3).map(|_| lease(&mut machine, 0).unwrap()).collect();

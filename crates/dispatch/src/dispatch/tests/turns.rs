@@ -61,7 +61,7 @@ fn call_that_is_refused_a_turn_is_rejected_without_a_retry() {
 }
 
 #[test]
-fn call_that_ends_before_its_turn_says_nothing_about_its_replica() {
+fn call_that_ends_before_its_scheduling_turn_adds_nothing_to_its_replicas_statistics() {
     let mut machine = machine(1, |o| o.balance = BalanceChoice::Tickets);
     machine.balancer = AnyBalancer::Learning(Learning::default());
     let outcomes = [

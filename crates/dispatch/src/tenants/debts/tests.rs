@@ -66,7 +66,7 @@ fn gate(tenants: u16, per_s: f64, each: &[f64]) -> Arc<TenantGate> {
 }
 
 #[test]
-fn work_without_a_turn_keeps_its_place_before_work_that_had_a_turn() {
+fn work_that_never_started_precedes_work_that_waits_again_after_a_start() {
     let (debts, mut queues) = queues([1, 0]);
     for work in ["a", "b", "c"] {
         hold(&mut queues, at(0), T0, work);
@@ -82,7 +82,7 @@ fn work_without_a_turn_keeps_its_place_before_work_that_had_a_turn() {
 }
 
 #[test]
-fn debt_is_looked_at_once_however_much_waits_for_it() {
+fn unpaid_debt_is_checked_once_no_matter_how_much_work_waits_for_it() {
     let (debts, mut queues) = queues([1, 0]);
     for work in 0..1_000 {
         hold(&mut queues, at(0), T0, work);
@@ -94,7 +94,7 @@ fn debt_is_looked_at_once_however_much_waits_for_it() {
 }
 
 #[test]
-fn tenants_whose_debts_are_paid_start_in_turn() {
+fn tenants_with_paid_debts_start_their_work_alternately() {
     let (_, mut queues) = queues([1, 2]);
     for work in 0..2 {
         hold(&mut queues, at(0), T0, work);
@@ -105,7 +105,7 @@ fn tenants_whose_debts_are_paid_start_in_turn() {
 }
 
 #[test]
-fn tenants_with_one_rate_start_in_the_order_of_arrival() {
+fn tenants_that_share_one_rate_start_in_order_of_arrival() {
     let gate = gate(3, 1_000.0, &[]);
     let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
     let mut now = at(1_000);
@@ -129,7 +129,7 @@ fn tenants_with_one_rate_start_in_the_order_of_arrival() {
 }
 
 #[test]
-fn work_that_is_given_up_does_not_start_and_wakes_nothing() {
+fn withdrawn_work_never_starts_and_triggers_no_wake_up() {
     let (_, mut queues) = queues([1, 2]);
     let place = hold(&mut queues, at(0), T0, "gone");
     hold(&mut queues, at(0), T1, "stays");
@@ -141,7 +141,7 @@ fn work_that_is_given_up_does_not_start_and_wakes_nothing() {
 }
 
 #[test]
-fn work_is_refused_at_once_if_those_before_it_take_too_long() {
+fn work_is_refused_on_arrival_if_waiting_work_would_delay_it_past_its_latest_start() {
     let gate = gate(2, 2_000.0, &[1_000.0, 1_000.0]);
     let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
     let now = at(1_000);
@@ -159,7 +159,7 @@ fn work_is_refused_at_once_if_those_before_it_take_too_long() {
 }
 
 #[test]
-fn work_may_wait_for_lent_units_that_come_before_its_debt_is_paid() {
+fn work_of_a_tenant_in_debt_starts_early_when_lent_units_become_available() {
     let gate = Arc::new(TenantGate::new(2, true));
     gate.set_rates(at(500), 100_000.0, &[1_000.0, 99_000.0]);
     let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
@@ -177,7 +177,7 @@ fn work_may_wait_for_lent_units_that_come_before_its_debt_is_paid() {
 }
 
 #[test]
-fn work_that_would_take_the_units_of_waiting_work_starts_behind_it() {
+fn work_that_would_use_units_due_to_waiting_work_starts_after_that_work() {
     let work = DebtWork { units: 10.0, ..NEVER };
     let common = || gate(3, 1_000.0, &[]);
     let lending = || {
@@ -208,7 +208,7 @@ fn work_that_would_take_the_units_of_waiting_work_starts_behind_it() {
 }
 
 #[test]
-fn work_that_is_refused_late_is_told_of_what_waits_before_it() {
+fn refusal_of_waiting_work_reports_a_start_time_that_includes_the_work_still_waiting() {
     for (each, starts_in) in [(&[1_000.0, 1_000.0][..], 200), (&[][..], 510)] {
         let gate = gate(2, 1_000.0, each);
         let mut queues = DebtQueues::new(gate.clone(), DebtOptions::default());
@@ -226,7 +226,7 @@ fn work_that_is_refused_late_is_told_of_what_waits_before_it() {
 }
 
 #[test]
-fn work_that_may_not_wait_or_exceeds_the_bound_is_refused() {
+fn work_is_refused_if_it_may_not_wait_or_if_too_much_work_waits() {
     let gate = gate(2, 2_000.0, &[1_000.0, 1_000.0]);
     let now = at(1_000);
     [T0, T1].into_iter().for_each(|tenant| _ = gate.charge(now, tenant, 110.0));
@@ -250,7 +250,7 @@ proptest! {
     /// Whatever waits and leaves, each tenant's work starts once, in the order of arrival, and its
     /// use is at most what the rate allows and the last use.
     #[test]
-    fn each_tenant_starts_in_order_and_keeps_to_its_rate(
+    fn each_tenants_work_starts_in_order_of_arrival_and_within_its_rate(
         steps in prop::collection::vec((0_u16..3, 1_u64..2_000, 0_u8..10), 1..300),
     ) {
         let rates = [10_000.0, 20_000.0, 40_000.0];

@@ -41,7 +41,7 @@ const MUST_HAPPEN: [&str; 10] = [
 const OCCURRENCES_MIN: u64 = 100;
 
 #[test]
-fn connection_to_an_instance_that_may_end_at_any_byte_reports_its_own_state_or_an_error() {
+fn poll_over_a_faulty_connection_returns_the_true_state_of_the_instance_or_an_error() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     if let Ok(seed) = env::var("SEED") {
         runtime.block_on(live(seed.parse().expect("SEED is a number"), true));

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn consecutive_buckets_form_a_span() {
+    fn consecutive_histogram_buckets_are_encoded_as_one_span() {
         let (spans, deltas) = compressed(&[(-3, 5), (-2, 7), (1, 7), (2, 1)]);
         let span = |offset, length| BucketSpan { offset, length };
         assert_eq!(spans, [span(-3, 2), span(2, 2)]);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn families_have_the_samples_of_the_text() {
+    fn protobuf_metric_families_have_the_same_samples_as_the_text_format() {
         let text = "# HELP sherwood_hits Found\n# TYPE sherwood_hits counter\n\
                     sherwood_hits_total{partition=\"a,b=\\\"{}\\\\n\\n\",kind=\"\"} 7\n\
                     # HELP sherwood_level It may have no limit\n# TYPE sherwood_level gauge\nsherwood_level +Inf\n\

@@ -110,7 +110,7 @@ fn call_goes_on_without_a_ticket_when_its_scheduler_is_killed() {
 }
 
 #[test]
-fn call_that_waits_for_its_turn_goes_on_waiting_when_its_connection_is_cut() {
+fn call_waiting_for_a_ticket_waits_on_over_a_new_connection_when_its_own_is_cut() {
     let scheduler = node(SCHEDULER);
     let proxy = Proxy::before(scheduler.admin().expect("it has one"));
     let client = client_of(&[&proxy.url()]);
