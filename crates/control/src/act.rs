@@ -1,4 +1,4 @@
-//! Acts that the loop has its driver carry out.
+//! Acts: the actions that the control loop asks its driver to carry out.
 
 use sherwood_model::Plan;
 use sherwood_policy::Decision;
@@ -6,16 +6,16 @@ use sherwood_policy::tenants::TenantDecision;
 
 use crate::{BetaChoice, Refused};
 
-/// An act of the loop, for the driver to carry out.
+/// An action that the control loop asks its driver to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// Apply the whole plan, or nothing of it. A driver that cannot says so
-    /// ([`ControlLoop::handle_refusal`](crate::ControlLoop::handle_refusal)).
+    /// Apply the whole plan, or nothing of it. A driver that cannot apply it calls
+    /// [`ControlLoop::handle_refusal`](crate::ControlLoop::handle_refusal).
     Apply(Plan),
     /// Halve the counts of all miss ratio curves, so that they cover about the same window of time
     /// as the counters.
     FadeCurves,
-    /// Report this. It concerns plans that were handed out before.
+    /// Report this decision. It concerns plans that were handed out before.
     Say(Said),
 }
 
@@ -24,11 +24,11 @@ pub enum Act {
 pub enum Said {
     /// The choice of β of a backend.
     Beta(BetaChoice),
-    /// The division among partitions. If the guard rolled back, it says so
-    /// ([`Decision::harm`]).
+    /// The division of the cache among partitions. If the guard rolled back, [`Decision::harm`] is
+    /// set.
     Division(Decision),
-    /// The division among tenants.
+    /// The division of cache and rates among tenants.
     Tenants(TenantDecision),
-    /// A proposal that was refused.
+    /// A proposed plan that was refused.
     Refused(Refused),
 }

@@ -1,4 +1,4 @@
-//! Acts that wait for the driver, and the state to return to if it cannot apply a plan.
+//! Acts (actions) that wait for the driver, and the state to return to if it cannot apply a plan.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,21 @@ use sherwood_model::Plan;
 use crate::levels::Standing;
 use crate::{Act, Admission, Levels, Said};
 
-/// Acts of one input: at most two plans, and a few reports for each backend.
+/// The acts that follow from one input: at most two plans, and a few reports for each backend.
 #[derive(Clone, Default)]
 pub(crate) struct Acts {
     waiting: VecDeque<Waiting>,
-    /// The plan that was handed out last: its round, and the state before it.
+    /// The round and undo state of the plan that was handed to the driver last.
     handed: Option<(Round, Undo)>,
 }
 
-/// Acts that are refused together.
+/// The kind of change that acts belong to. A refusal drops all waiting acts of the same round,
+/// except [`Act::FadeCurves`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// A decision among partitions, with the choices of β.
+    /// A decision about the division among partitions, with the choices of β.
     Partitions,
-    /// A step among tenants.
+    /// A step of the division among tenants.
     Tenants,
     /// A change by the operator.
     Operator,
@@ -34,14 +35,14 @@ struct Waiting {
     undo: Option<Undo>,
 }
 
-/// The state before a plan, to return to if it is refused.
+/// The state before a plan, which is restored if the driver refuses the plan.
 #[derive(Clone)]
 pub(crate) enum Undo {
-    /// Before a decision among partitions.
+    /// The state before a decision among partitions.
     Decision(Standing, Admission),
-    /// Before a step among tenants.
+    /// The state before a step among tenants.
     Step(Standing),
-    /// Before a change by the operator.
+    /// The state before a change by the operator.
     Levels(Box<Levels>),
 }
 
@@ -62,7 +63,7 @@ impl Acts {
         self.waiting.push_back(Waiting { act: Act::FadeCurves, round: Round::Tenants, undo: None });
     }
 
-    /// Notes that a plan is handed out beside the acts.
+    /// Notes that the driver was given a plan directly instead of as an act.
     pub(crate) fn hand_out(&mut self, undo: Undo) {
         self.handed = Some((Round::Operator, undo));
     }
@@ -75,15 +76,16 @@ impl Acts {
         Some(act)
     }
 
-    /// Drops the reports about the plan that was handed out last, and returns the state before it;
-    /// none if that was done.
+    /// Drops the waiting acts of the round whose plan was handed out last, and returns the state
+    /// before that plan; none if no plan was handed out since the last refusal.
     pub(crate) fn refuse(&mut self) -> Option<Undo> {
         let (refused, undo) = self.handed.take()?;
         self.waiting.retain(|Waiting { act, round, .. }| *round != refused || *act == Act::FadeCurves);
         Some(undo)
     }
 
-    /// Has plans that wait divide the cache and rates as `present` does. False if none waits.
+    /// Replaces the budgets and rates of the waiting plans by those of `present`. Returns false if
+    /// no plan waits.
     pub(crate) fn replan(&mut self, present: &Plan) -> bool {
         let mut waits = false;
         for Waiting { act, .. } in &mut self.waiting {

@@ -1,4 +1,4 @@
-//! The lever over admission: β of the backends with a target of missed deadlines.
+//! The admission lever: chooses β for the backends that have a target share of missed deadlines.
 
 use std::collections::VecDeque;
 
@@ -7,18 +7,18 @@ use sherwood_model::{BackendId, BackendPlan, Instant, Percent};
 use crate::beta::AdaptiveBeta;
 use crate::{AdmissionSeen, BetaDecision};
 
-/// Most changes of a backend's β that are remembered for a roll-back: more than the guard looks
-/// back at usual intervals of decisions.
+/// Maximum number of changes of a backend's β that are remembered for a roll-back. It covers more
+/// than the guard looks back at usual intervals of decisions.
 const CHANGES_MAX: usize = 256;
 
-/// Chooses β, the percentile of latencies that estimates of admission take, for each backend with a
-/// target of missed deadlines (`MicroFuge`, section 4.3).
+/// Chooses β, the percentile of latencies that admission takes as its estimate, for each backend
+/// with a target share of missed deadlines (`MicroFuge`, section 4.3).
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
     backends: Vec<WithTarget>,
 }
 
-/// A backend whose admission has a target.
+/// A backend with a target share of missed deadlines.
 #[derive(Clone, Debug)]
 struct WithTarget {
     backend: BackendId,
@@ -26,24 +26,24 @@ struct WithTarget {
     choice: AdaptiveBeta,
     /// The latest values of β, each with the time of the first decision that saw it in force.
     changes: VecDeque<(Instant, Percent)>,
-    /// The latest decision in words.
+    /// The reason for the latest decision, in words.
     reason: Option<String>,
 }
 
-/// The choice of a backend's β, which may be the present one.
+/// The β chosen for a backend, which may equal the present one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BetaChoice {
     /// The backend.
     pub backend: BackendId,
-    /// The share of missed deadlines that is wanted.
+    /// The target share of missed deadlines.
     pub target: Percent,
-    /// The percentile before.
+    /// The percentile β before the choice.
     pub before: Percent,
-    /// The percentile that was chosen.
+    /// The percentile β that was chosen.
     pub beta: Percent,
-    /// The reason, in words.
+    /// The reason for the choice, in words.
     pub reason: String,
-    /// False in a dry run.
+    /// True if the choice takes effect; false in a dry run.
     pub applied: bool,
 }
 
@@ -52,13 +52,13 @@ pub struct BetaChoice {
 pub struct AdmissionStanding<'a> {
     /// The backend.
     pub backend: BackendId,
-    /// The share of missed deadlines that is wanted.
+    /// The target share of missed deadlines.
     pub target: Percent,
-    /// The latest decision in words; none before the first.
+    /// The reason for the latest decision, in words; none before the first.
     pub reason: Option<&'a str>,
 }
 
-/// Leave that the rules of all levers give one in a round.
+/// What a lever may do in one round, given dry runs, freezes and roll-backs of the whole loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// Decide and act.
@@ -67,13 +67,12 @@ pub(crate) enum Leave {
     Report,
     /// Keep everything: moves are frozen after a roll-back.
     Frozen,
-    /// Go back to what was in force before the decision at this time.
+    /// Restore what was in force before the decision at this time.
     BackTo(Instant),
 }
 
 impl Admission {
-    /// Returns the lever over these backends, each with the share of missed deadlines that is
-    /// wanted.
+    /// Returns the lever over these backends, each with its target share of missed deadlines.
     #[must_use]
     pub fn new(targets: impl IntoIterator<Item = (BackendId, Percent)>) -> Self {
         let with_target = |(backend, target)| WithTarget {
@@ -86,7 +85,7 @@ impl Admission {
         Self { backends: targets.into_iter().map(with_target).collect() }
     }
 
-    /// Each backend's target and the latest decision about it.
+    /// Returns each backend's target and the latest decision about it.
     pub fn standings(&self) -> impl Iterator<Item = AdmissionStanding<'_>> {
         self.backends.iter().map(|WithTarget { backend, target, reason, .. }| AdmissionStanding {
             backend: *backend,
@@ -101,15 +100,15 @@ impl Admission {
         self.backends.is_empty()
     }
 
-    /// Decides alone about each backend that was `seen`, where no other lever and no operator has a
-    /// say, and returns their plans.
+    /// Decides about each backend in `seen` without regard to dry runs, freezes and roll-backs, and
+    /// returns the plans.
     #[must_use]
     pub fn propose(&mut self, now: Instant, seen: &[AdmissionSeen]) -> Vec<BackendPlan> {
         planned(&self.decide(now, seen, Leave::Act))
     }
 
-    /// Decides about each backend that was `seen`, and returns the choices. A backend without a
-    /// target is left out.
+    /// Decides about each backend in `seen`, and returns the choices. Backends without a target are
+    /// left out.
     pub(crate) fn decide(&mut self, now: Instant, seen: &[AdmissionSeen], leave: Leave) -> Vec<BetaChoice> {
         let choices = self.backends.iter_mut().filter_map(|of| {
             let seen = seen.iter().find(|seen| seen.backend == of.backend)?;
@@ -119,15 +118,15 @@ impl Admission {
     }
 }
 
-/// Returns the plan of the choices that take effect, by backend. An unchanged β is planned as well:
-/// plans are absolute, and queues look at their latencies anew when they get one.
+/// Returns the backends' plans from the choices that take effect. An unchanged β is planned as
+/// well: plans are absolute, and a queue recalculates its latency estimate when it gets one.
 pub(crate) fn planned(choices: &[BetaChoice]) -> Vec<BackendPlan> {
     let applied = choices.iter().filter(|choice| choice.applied);
     applied.map(|choice| BackendPlan { backend: choice.backend, beta: Some(choice.beta) }).collect()
 }
 
 impl BetaChoice {
-    /// Returns true if the percentile is another one than before.
+    /// Returns true if the chosen percentile differs from the one before.
     #[must_use]
     pub fn is_change(&self) -> bool {
         self.beta != self.before
@@ -165,7 +164,7 @@ impl WithTarget {
         BetaDecision { beta, reason }
     }
 
-    /// Notes the percentile that a decision sees in force.
+    /// Records the percentile that is in force at the time of a decision.
     fn note(&mut self, now: Instant, beta: Percent) {
         if self.changes.back().is_some_and(|(_, known)| *known == beta) {
             return;

@@ -6,20 +6,20 @@ use thiserror::Error;
 
 use crate::Levels;
 
-/// A plan that was not handed to the driver; the last one stays in force.
+/// A proposed plan that was refused before it reached the driver; the last plan stays in force.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("what {lever} proposed was refused, and the last plan stays in force: {fault}")]
 pub struct Refused {
-    /// Name of the policy that proposed it.
+    /// Name of the policy that proposed the plan.
     pub lever: &'static str,
-    /// The reason.
+    /// The reason for the refusal.
     pub fault: PlanFault,
 }
 
-/// The reason a plan is refused.
+/// The reason for which a plan is refused.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlanFault {
-    /// Another number of partitions was observed than there is.
+    /// The number of observed partitions differs from the number of existing ones.
     #[error("it was shown {given} partitions, and there are {partitions}")]
     Observed {
         /// Number of partitions observed.
@@ -27,7 +27,7 @@ pub enum PlanFault {
         /// Number of partitions.
         partitions: usize,
     },
-    /// The plan has budgets for another number of partitions.
+    /// The number of budgets in the plan differs from the number of partitions.
     #[error("it has {given} budgets for {partitions} partitions")]
     Partitions {
         /// Number of budgets in the plan.
@@ -43,10 +43,10 @@ pub enum PlanFault {
         /// Total of the cache in bytes.
         total: u64,
     },
-    /// The plan has rates where no tenants are declared, or none where they are.
+    /// The plan has rates although no tenants are declared, or has none although there are tenants.
     #[error("it has rates without tenants, or tenants without rates")]
     Rates,
-    /// The rates are none of the totals among the tenants.
+    /// The rates are not a valid division of the totals among the tenants.
     #[error("{0}")]
     Tenants(DivisionFault),
     /// The lever plans for a backend that it does not control.
@@ -54,8 +54,9 @@ pub enum PlanFault {
     Backend(BackendId),
 }
 
-/// Checks the plan of the levels that divide the cache: budgets of as many `partitions` within the
-/// total, rates of the tenants within the totals of the resources, and nothing of other levers.
+/// Checks a plan of the levels that divide the cache: it must have budgets for exactly `partitions`
+/// partitions within the total, rates of the tenants within the totals of the resources, and no
+/// changes that belong to other levers.
 pub(crate) fn check_levels(
     plan: &Plan,
     levels: &Levels,

@@ -1,4 +1,4 @@
-//! The loop around all levers.
+//! The control loop around all levers.
 
 use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, TenantId};
 use sherwood_policy::tenants::{TenantObservation, TenantPolicy, TenantTerms};
@@ -17,7 +17,8 @@ use crate::{
     Seen, check_least, check_sums,
 };
 
-/// Decides when it is due, from what a driver saw, and has the driver act.
+/// Decides from the driver's observations at regular times, and hands the driver the acts to carry
+/// out.
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`handle_seen`](Self::handle_seen) with what [`needs`](Self::needs) asked for; changes
@@ -36,19 +37,20 @@ pub struct ControlLoop {
     due: Instant,
     counters: CounterWindow,
     noticed: Noticed,
-    /// The times of the last decision among partitions, and of what was seen for it.
+    /// The time of the last decision among partitions, and the time of its observations.
     decided: Option<(Instant, Instant)>,
     decisions: u64,
     latest: Option<Decision>,
     acts: Acts,
 }
 
-/// Observations that are due.
+/// Observations that the driver has to make now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Needs {
     /// Observations for a decision among partitions; none if none is due.
     pub cache: Option<sherwood_policy::Needs>,
-    /// True if the step among tenants decides, and so reads their curves; none if no step is due.
+    /// True if the next step among tenants includes a decision, which reads their miss ratio
+    /// curves; false for a step without one; none if no step is due.
     pub tenants: Option<bool>,
 }
 
@@ -72,13 +74,13 @@ impl ControlLoop {
         }
     }
 
-    /// The levels that divide the cache.
+    /// Returns the levels that divide the cache.
     #[must_use]
     pub fn levels(&self) -> &Levels {
         &self.levels
     }
 
-    /// The lever over admission.
+    /// Returns the lever over admission.
     #[must_use]
     pub fn admission(&self) -> &Admission {
         &self.admission
@@ -96,13 +98,13 @@ impl ControlLoop {
         &self.pins
     }
 
-    /// Decisions among partitions since the start that were reported.
+    /// Returns the number of reported decisions among partitions since the start.
     #[must_use]
     pub fn decisions(&self) -> u64 {
         self.decisions
     }
 
-    /// The latest decision among partitions that was reported; none before the first.
+    /// Returns the latest reported decision among partitions; none before the first.
     #[must_use]
     pub fn latest(&self) -> Option<&Decision> {
         self.latest.as_ref()
@@ -114,14 +116,14 @@ impl ControlLoop {
         self.levels.guard()
     }
 
-    /// The time at which something is to be observed.
+    /// Returns the time at which the next observation is due.
     #[must_use]
     pub fn next_timeout(&self) -> Instant {
         let step = self.levels.tenants().map(|levels| levels.between().next_timeout());
         step.map_or(self.due, |step| step.min(self.due))
     }
 
-    /// Returns what is to be observed at `now`.
+    /// Returns the observations that are due at `now`.
     #[must_use]
     pub fn needs(&self, now: Instant) -> Needs {
         let between = self.levels.tenants().map(sherwood_policy::TwoLevels::between);
@@ -132,9 +134,9 @@ impl ControlLoop {
         }
     }
 
-    /// Decides from what was seen at `now`, whether it was due or not. Rounds that were missed are
-    /// skipped, so that decisions do not follow each other too closely. While acts of an earlier
-    /// input wait, nothing is decided.
+    /// Decides from the observations made at `now`, whether a decision was due or not. Missed
+    /// rounds are skipped, so that decisions do not follow each other too closely. While acts of an
+    /// earlier input wait, nothing is decided.
     pub fn handle_seen(&mut self, now: Instant, seen: Seen) {
         if !self.acts.is_empty() {
             return;
@@ -162,10 +164,11 @@ impl ControlLoop {
         Some(act)
     }
 
-    /// Takes in that the plan handed out last was refused. It and what was decided with it are
-    /// taken back and not reported: the guard goes on, β is that before, and the budgets that the
-    /// driver has `in_force`, if it knows them, are the next base. Plans that wait divide the cache
-    /// accordingly. No effect if no plan was handed out since the last refusal.
+    /// Handles the driver's refusal of the plan handed out last. The plan and the other choices of
+    /// its round are taken back and not reported: the guard continues, β returns to its earlier
+    /// value, and the next decision starts from the budgets `in_force` if the driver reports them.
+    /// Plans that still wait are adapted. No effect if no plan was handed out since the last
+    /// refusal.
     pub fn handle_refusal(&mut self, in_force: Option<Vec<u64>>) {
         match self.acts.refuse() {
             Some(Undo::Decision(before, admission)) => {
@@ -179,7 +182,7 @@ impl ControlLoop {
         self.acts.replan(&self.levels.plan());
     }
 
-    /// Takes in budgets that were set by hand. No effect with tenants.
+    /// Adopts budgets that were set by hand. No effect with tenants.
     pub fn adopt(&mut self, budgets: Vec<u64>) {
         self.levels.change_one(|controller| controller.set_budgets(budgets));
     }
@@ -214,8 +217,8 @@ impl ControlLoop {
         }
     }
 
-    /// Returns the time of a decision, and true if something was seen since the last one. A clock
-    /// that was set back counts as one that stands still.
+    /// Returns the time of a decision, and true if there are newer observations than at the last
+    /// one. A clock that was set back counts as a stopped one.
     fn round_at(&mut self, now: Instant, seen_at: Instant) -> (Instant, bool) {
         match self.decided {
             Some((last, last_seen)) if now <= last || seen_at <= last_seen => (now.min(last), false),
@@ -226,7 +229,7 @@ impl ControlLoop {
         }
     }
 
-    /// Has the levels divide the cache, and returns their decision; none if it was refused.
+    /// Lets the levels divide the cache, and returns their decision; none if it was refused.
     fn divide(
         &mut self,
         now: Instant,
@@ -246,7 +249,7 @@ impl ControlLoop {
         None
     }
 
-    /// Reports that what the levels proposed was refused.
+    /// Reports that the plan which the levels proposed was refused.
     fn refuse(&mut self, fault: PlanFault, round: Round) {
         let lever = match (round, self.levels.tenants()) {
             (Round::Tenants, Some(levels)) => levels.between().policy().name(),
@@ -255,8 +258,8 @@ impl ControlLoop {
         self.acts.say(Said::Refused(Refused { lever, fault }), round);
     }
 
-    /// Returns what other levers may do in a round in which the guard rolled back for this `harm`,
-    /// if it did.
+    /// Returns what other levers may do in this round; `harm` is the reason if the guard rolled
+    /// back in it.
     fn leave(&self, now: Instant, harm: Option<&Harm>) -> Leave {
         if self.levels.dry_run() {
             return Leave::Report;
@@ -319,8 +322,9 @@ impl ControlLoop {
 
 /// Changes by the operator, which the caller has checked.
 impl ControlLoop {
-    /// Checks that partitions can be pinned together, in a cache of `total_bytes` with `budgets`;
-    /// `bytes_min` is the smallest size that each partition's cache accepts.
+    /// Checks that the partitions can have these pins (size limits) together, in a cache of
+    /// `total_bytes` with `budgets`. `bytes_min` returns the smallest size that a partition's cache
+    /// accepts.
     ///
     /// # Errors
     /// When budgets that obey all pins, with those in a dry run unchanged, could not sum to the
@@ -340,20 +344,21 @@ impl ControlLoop {
         check_sums(&pins, budgets, total_bytes)
     }
 
-    /// Pins a partition from the next decision on. The guard starts anew, because effects of a new
-    /// pin are the operator's choice and not to be rolled back.
+    /// Sets a partition's pin (size limits) from the next decision on. The guard restarts, because
+    /// the effects of a new pin are the operator's choice and must not be rolled back.
     pub fn pin(&mut self, partition: PartitionId, pin: Pin) {
         if std::mem::replace(&mut self.pins[partition.index()], pin) != pin {
             self.levels.change_one(sherwood_policy::Controller::restart_guard);
         }
     }
 
-    /// Replaces the policy among partitions from the next decision on.
+    /// Replaces the policy that divides among partitions from the next decision on.
     pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
         self.levels.set_policy(policy);
     }
 
-    /// Replaces the policy between tenants from the next step on; no effect without tenants.
+    /// Replaces the policy that divides among tenants from the next step on; no effect without
+    /// tenants.
     pub fn set_between(&mut self, policy: Box<dyn TenantPolicy>) {
         if let Some(levels) = self.levels.tenants_mut() {
             levels.set_between(policy);
@@ -371,8 +376,8 @@ impl ControlLoop {
         self.levels.set_guard(guard);
     }
 
-    /// Sets the terms of all tenants, and has the driver apply what changes at once; no effect
-    /// without tenants.
+    /// Sets the terms (weights, baselines, minimums) of all tenants, and hands the driver a plan
+    /// with the changes at once; no effect without tenants.
     pub fn set_terms(&mut self, terms: Vec<TenantTerms>) {
         let before = Undo::Levels(Box::new(self.levels.clone()));
         let Some(levels) = self.levels.tenants_mut() else { return };
@@ -383,10 +388,10 @@ impl ControlLoop {
         }
     }
 
-    /// Fits the levels to another total, and returns the plan that fits it, for the driver to apply
-    /// together with the total, or to [refuse](Self::handle_refusal). `terms` are those of all
-    /// tenants for that total, if there are any; `owners` are tenant and backend of each partition;
-    /// `shared` is true while the partitions share one LRU.
+    /// Adapts the levels to another total, and returns the resulting plan, which the driver applies
+    /// together with the total or [refuses](Self::handle_refusal). `terms` are the terms of all
+    /// tenants under that total, if there are tenants; `owners` are the tenant and backend of each
+    /// partition; `shared` is true while the partitions share one LRU.
     pub fn resize(
         &mut self,
         total_bytes: u64,

@@ -1,4 +1,5 @@
-//! The lever over the cache and the rates of tenants: one level among all partitions, or two.
+//! The lever over the cache and the rates of tenants. It has one level (all partitions) or two
+//! (tenants, and partitions within each tenant).
 
 use sherwood_model::{CachePlan, Instant, Plan};
 use sherwood_policy::tenants::{TenantObservation, TenantRound};
@@ -9,9 +10,9 @@ use sherwood_policy::{
 /// The levels that divide the cache.
 #[derive(Clone)]
 pub enum Levels {
-    /// Division among all partitions by one policy.
+    /// One policy divides the cache among all partitions.
     One(Box<Controller>),
-    /// Division among declared tenants by one policy, and within each of them by another.
+    /// One policy divides among declared tenants, and another one within each tenant.
     Two(Box<TwoLevels>),
 }
 
@@ -19,7 +20,7 @@ pub enum Levels {
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     budgets: Vec<u64>,
-    /// True if the partitions share one LRU, and the budgets wait.
+    /// True if the partitions share one LRU; the budgets are then unused.
     is_shared: bool,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Standing {
 pub struct OneLevelOnly(&'static str);
 
 impl Levels {
-    /// Name of the policy among partitions.
+    /// Returns the name of the policy that divides among partitions.
     #[must_use]
     pub fn policy(&self) -> &'static str {
         match self {
@@ -40,7 +41,7 @@ impl Levels {
         }
     }
 
-    /// The observations that decisions among partitions require.
+    /// Returns the observations that decisions among partitions require.
     #[must_use]
     pub fn needs(&self) -> Needs {
         match self {
@@ -49,7 +50,7 @@ impl Levels {
         }
     }
 
-    /// Budgets of the plan in force, bytes, in the order of the partitions.
+    /// Returns the budgets of the plan in force, in bytes, in the order of the partitions.
     #[must_use]
     pub fn budgets(&self) -> Vec<u64> {
         match self {
@@ -58,7 +59,7 @@ impl Levels {
         }
     }
 
-    /// The plan in force.
+    /// Returns the plan in force.
     #[must_use]
     pub fn plan(&self) -> Plan {
         match self {
@@ -67,7 +68,7 @@ impl Levels {
         }
     }
 
-    /// Both levels; none without tenants.
+    /// Returns both levels; none without tenants.
     #[must_use]
     pub fn tenants(&self) -> Option<&TwoLevels> {
         match self {
@@ -83,7 +84,7 @@ impl Levels {
         }
     }
 
-    /// True in a dry run: decisions are reported and not applied.
+    /// Returns true in a dry run: decisions are reported and not applied.
     #[must_use]
     pub fn dry_run(&self) -> bool {
         matches!(self, Self::One(controller) if controller.dry_run())
@@ -122,7 +123,7 @@ impl Levels {
         if self.tenants().is_some() { TwoLevels::check_within(policy) } else { Ok(()) }
     }
 
-    /// Changes the one level; no effect with tenants.
+    /// Changes the controller if there is only one level; no effect with tenants.
     pub(crate) fn change_one(&mut self, change: impl FnOnce(&mut Controller)) {
         if let Self::One(controller) = self {
             change(controller);
@@ -134,8 +135,9 @@ impl Levels {
         Standing { budgets: self.budgets(), is_shared }
     }
 
-    /// Takes back the latest decision, whose plan was not applied. The driver's budgets `in_force`
-    /// are the next base if it knows them, and those `before` the decision otherwise.
+    /// Takes back the latest decision, because its plan was not applied. The next decision starts
+    /// from the driver's budgets `in_force` if they are known, otherwise from those `before` the
+    /// decision.
     pub(crate) fn keep(&mut self, in_force: Option<Vec<u64>>, before: Standing) {
         let Standing { budgets, is_shared } = before;
         let budgets = in_force.filter(|known| known.len() == budgets.len()).unwrap_or(budgets);
@@ -145,7 +147,7 @@ impl Levels {
         }
     }
 
-    /// Takes back the latest step among tenants as well.
+    /// Takes back the latest step among tenants, and then the budgets as `keep` does.
     pub(crate) fn restore(&mut self, in_force: Option<Vec<u64>>, before: Standing) {
         if let Self::Two(levels) = self {
             levels.restore();
@@ -157,7 +159,7 @@ impl Levels {
         self.change_one(|controller| controller.set_guard(guard));
     }
 
-    /// Replaces the policy among partitions by one that was checked.
+    /// Replaces the policy among partitions by one that `check_policy` accepted.
     pub(crate) fn set_policy(&mut self, policy: Box<dyn Policy>) {
         match self {
             Self::One(controller) => controller.set_policy(policy),
@@ -165,7 +167,8 @@ impl Levels {
         }
     }
 
-    /// Decides among partitions, from the finished `requests` of all, or of each tenant.
+    /// Decides among partitions. `requests` are observations of the finished requests: a single one
+    /// for all, or one for each tenant.
     pub(crate) fn decide(
         &mut self,
         now: Instant,
@@ -183,7 +186,7 @@ impl Levels {
         }
     }
 
-    /// Takes a step of the division among tenants; none without them.
+    /// Makes a step of the division among tenants; returns none without tenants.
     pub(crate) fn advance(&mut self, now: Instant, seen: &[TenantObservation]) -> Option<TenantRound> {
         Some(self.tenants_mut()?.advance(now, seen))
     }

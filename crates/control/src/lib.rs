@@ -1,4 +1,4 @@
-//! The control loop: what a driver saw becomes plans, with reasons.
+//! The control loop: turns a driver's observations into plans, with reasons.
 //!
 //! ```text
 //!   driver ── Seen ──▶ ControlLoop ── Act::Apply(Plan) ──▶ driver applies it, all or nothing
@@ -15,11 +15,10 @@
 //! driver (the node, a simulator, a test) observes what the loop [needs](ControlLoop::needs) when
 //! it is [due](ControlLoop::next_timeout), hands it in, and carries out the [acts](Act).
 //!
-//! A driver that observes late skips the rounds that it missed. One that never does leaves the last
-//! plan in force. A time that is not later than the last one, or an observation that is not newer,
-//! moves nothing. A proposal that is no division of the totals is refused and reported, by the
-//! level between tenants for what its policy answers and by the loop for every plan; one that the
-//! driver cannot apply is taken back.
+//! A driver that observes late skips the rounds that it missed. With a driver that never observes,
+//! the last plan stays in force. A time that is not later than the last one, or an observation that
+//! is not newer, moves nothing. A proposed plan that does not divide the totals validly is refused
+//! and reported; one that the driver cannot apply is taken back.
 
 mod act;
 mod acts;

@@ -1,5 +1,5 @@
 //! Losses of cached items that the control loop did not cause: flushes, invalidations of most of a
-//! backend, restarted caches. The misses that follow do not speak against the latest allocation, so
+//! backend, restarted caches. The misses that follow are not caused by the latest allocation, so
 //! the guard discards its record of earlier allocations.
 
 use sherwood_model::Instant;
@@ -15,7 +15,7 @@ pub(crate) struct Noticed {
 }
 
 impl Noticed {
-    /// Returns whether something was lost since the last call.
+    /// Returns true if cached items were lost since the last call.
     pub(crate) fn advance(&mut self, now: Instant, seen: &LossesSeen, restarts: u64) -> bool {
         let LossesSeen { orders, due } = *seen;
         let last = std::mem::replace(self, Self { at: now, orders, restarts });

@@ -1,7 +1,7 @@
 //! Merging of several nodes' observations.
 //!
 //! The policies were designed for one cache. With several nodes, their measurements are combined
-//! and given to all (`RobinHood`, section 5.1): look-ups and finds in shadow queues are summed,
+//! and given to all nodes (`RobinHood`, section 5.1): look-ups and shadow-queue hits are summed,
 //! curves are averaged with the numbers of look-ups as weights.
 
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use sherwood_policy::{MissRatioCurve, Needs};
 use crate::DeadlineCounts;
 
 /// Observations of one node, with counters since its start. Partitions and backends have names,
-/// because their numbers are those of a node's configuration.
+/// because their ids depend on a node's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the node.
     pub node: String,
     /// The node's cache by partition.
     pub partitions: BTreeMap<String, CacheReport>,
-    /// Deadlines that ended by backend.
+    /// Ended deadlines, by backend.
     pub deadlines: BTreeMap<String, DeadlineCounts>,
 }
 
@@ -30,13 +30,13 @@ pub struct CacheReport {
     pub budget_bytes: u64,
     /// Look-ups that found an item.
     pub hits: u64,
-    /// Look-ups that found none.
+    /// Look-ups that found no item.
     pub misses: u64,
     /// Miss ratio by size; none if no policy needs it.
     pub curve: Option<MissRatioCurve>,
 }
 
-/// The names that a merge is about; others in reports are left out.
+/// The known names of partitions and backends; reports about other names are ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MergedNames<'a> {
     /// Names of the partitions, in the order of their ids.
@@ -54,36 +54,38 @@ pub struct MergedReport {
     pub deadlines: Vec<DeadlineCounts>,
 }
 
-/// A partition over all nodes.
+/// The observations of one partition, merged over all nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merged {
     /// Look-ups since the start that found an item.
     pub hits: u64,
-    /// Look-ups since the start that found none.
+    /// Look-ups since the start that found no item.
     pub misses: u64,
-    /// Miss ratio by a node's budget; none without a need of it.
+    /// Miss ratio by budget of a node; none if no policy needs it.
     pub curve: Option<MissRatioCurve>,
-    /// Look-ups since the last merge that missed and would have hit with [`Needs::shadow_ratio`] of
-    /// the total more; none without a need of them.
+    /// Look-ups since the last merge that missed, and would have hit if the partition were larger
+    /// by [`Needs::shadow_ratio`] of the total; none if no policy needs them.
     pub shadow_hits: Option<u64>,
 }
 
-/// Most nodes without a report whose look-ups are kept.
+/// Maximum number of nodes whose counts are kept while they send no report.
 const ABSENT_MAX: usize = 1_024;
 
-/// Merges reports, decision by decision. Nodes may miss any number of merges, unless more than
-/// 1,024 do, whose next reports are then first ones.
+/// Merges the reports of each decision. A node may be absent from any number of merges; but if more
+/// than 1,024 nodes are absent, their counts are dropped, and their next reports count as first
+/// ones.
 #[derive(Clone, Debug, Default)]
 pub struct Merger {
     last: LookUps,
 }
 
-/// Look-ups of each node and partition up to a merge, for weights of estimates.
+/// Look-ups of each node and partition up to a merge. The next merge estimates shadow hits from the
+/// look-ups since then.
 pub type LookUps = BTreeMap<String, BTreeMap<String, u64>>;
 
 impl Merger {
-    /// Returns a merger that knows these nodes since before their first look-ups, which are then
-    /// counted.
+    /// Returns a merger that knows these nodes before their first look-ups, so that all look-ups of
+    /// their first reports count for shadow hits.
     #[must_use]
     pub fn of_new(nodes: impl IntoIterator<Item = String>) -> Self {
         Self { last: nodes.into_iter().map(|node| (node, BTreeMap::new())).collect() }
@@ -111,11 +113,11 @@ impl Merger {
     }
 }
 
-/// Merges the reports of nodes whose caches have `total_bytes` each, after the look-ups up to the
-/// `last` merge. A node that is not among those has no look-ups since: how old its first ones are
-/// is unknown. The order of nodes has no effect; of several reports of a node, the one with most
-/// look-ups counts, and the first of equal ones. Of nothing it makes zeros. O(n log n) for n points
-/// of all curves.
+/// Merges the reports of nodes whose caches have `total_bytes` each. Shadow hits are estimated from
+/// the look-ups since the `last` merge; a node that is not in `last` has none, because the age of
+/// its look-ups is unknown. The order of nodes has no effect; of several reports of a node, the one
+/// with the most look-ups counts, or the first of equal ones. Without reports all counts are zero.
+/// O(n log n) for n points of all curves.
 #[must_use]
 pub fn merge(
     names: MergedNames<'_>,
@@ -143,7 +145,7 @@ pub fn merge(
     }
 }
 
-/// The report of each node, in the order of their names.
+/// Returns the report of each node, in the order of their names.
 fn by_node(reports: &[Report]) -> BTreeMap<&str, &Report> {
     let mut by_node: BTreeMap<&str, &Report> = BTreeMap::new();
     for report in reports {
@@ -155,7 +157,7 @@ fn by_node(reports: &[Report]) -> BTreeMap<&str, &Report> {
     by_node
 }
 
-/// Returns a partition over nodes, each with its look-ups up to the last merge.
+/// Merges the reports of a partition, each given with the node's look-ups up to the last merge.
 fn merged<'a>(each: impl Iterator<Item = (&'a CacheReport, u64)>, needs: &Needs, total_bytes: u64) -> Merged {
     let mut merged = Merged::default();
     let mut curves = Vec::new();

@@ -58,8 +58,8 @@ pub enum PinError {
     },
 }
 
-/// Checks that minimum and maximum of a pin agree, and that both are at least `least`, the smallest
-/// size that the partition's cache accepts.
+/// Checks that the minimum of a pin does not exceed its maximum, and that both are at least
+/// `least`, the smallest size that the partition's cache accepts.
 pub fn check_least(pin: &Pin, least: u64) -> Result<(), PinError> {
     let less = |(what, bytes)| PinError::Least { what, bytes, least };
     let bounds = [("minimum", Some(pin.min_bytes)), ("maximum", pin.max_bytes)];

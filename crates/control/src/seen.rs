@@ -8,17 +8,17 @@ use sherwood_policy::{MissLatency, MissRatioCurve, Observation};
 
 use crate::DeadlineCounts;
 
-/// Observations at one time. Parts that the loop did not [need](crate::ControlLoop::needs) are
+/// Observations at one time. Parts that the loop does not [need](crate::ControlLoop::needs) are
 /// none.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
-    /// The cache, for a decision among partitions.
+    /// Observations of the cache, for a decision among partitions.
     pub cache: Option<CacheSeen>,
-    /// Each tenant, for a step of the division among tenants.
+    /// Observations of each tenant, for a step of the division among tenants.
     pub tenants: Option<Vec<TenantObservation>>,
 }
 
-/// The cache, the requests and the admissions, as a driver saw them.
+/// Observations of the cache, the requests and the admissions by a driver.
 #[derive(Clone, Debug, Default)]
 pub struct CacheSeen {
     /// The time at which the counters were read; not later than the decision.
@@ -27,9 +27,10 @@ pub struct CacheSeen {
     pub total_bytes: u64,
     /// Each partition, in the order of their ids.
     pub partitions: Vec<PartitionSeen>,
-    /// Finished requests of the window of decisions, as
-    /// [`Observation::see_requests`](sherwood_policy::Observation::see_requests) sees them: of all,
-    /// or of each tenant where tenants divide the cache. Empty if no policy needs them.
+    /// Finished requests of the decision window, as
+    /// [`Observation::see_requests`](sherwood_policy::Observation::see_requests) returns them: one
+    /// observation of all requests, or one for each tenant where tenants divide the cache. Empty if
+    /// no policy needs them.
     pub requests: Vec<Observation>,
     /// Losses of cached items.
     pub losses: LossesSeen,
@@ -52,13 +53,13 @@ pub struct PartitionSeen {
     pub used_bytes: u64,
     /// Look-ups that found an item.
     pub hits: u64,
-    /// Look-ups that found none.
+    /// Look-ups that found no item.
     pub misses: u64,
-    /// Restarts of the partition's external cache; each lost its items.
+    /// Restarts of the partition's external cache, each of which lost its items.
     pub restarts: u64,
     /// 99th percentile of the latency of queries to the backend; none without queries.
     pub query_p99: Option<Duration>,
-    /// Hit ratio gained per byte at the present size; none if not measured.
+    /// Hit ratio gained per additional byte at the present size; none if not measured.
     pub hit_ratio_slope: Option<f64>,
     /// Look-ups since the previous decision that would have hit in a larger partition
     /// ([`Merger`](crate::Merger)); none if not measured.
@@ -70,7 +71,8 @@ pub struct PartitionSeen {
 }
 
 impl PartitionSeen {
-    /// Returns an empty partition of which nothing was measured, and which can be resized.
+    /// Returns the observation of an empty partition that can be resized and of which nothing was
+    /// measured.
     #[must_use]
     pub fn new(tenant: TenantId, backend: BackendId) -> Self {
         Self {
@@ -91,19 +93,19 @@ impl PartitionSeen {
     }
 }
 
-/// Losses of cached items that an operator or client ordered.
+/// Losses of cached items that were ordered by an operator or client, such as flushes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossesSeen {
-    /// Orders since the start.
+    /// Number of orders since the start.
     pub orders: u64,
     /// The latest time at which an ordered loss takes effect: a flush may be scheduled.
     pub due: Instant,
 }
 
 impl AdmissionSeen {
-    /// Returns what a backend's dispatcher counted, and the requests with a deadline that ended in
-    /// time and late since the start, rejected ones left out: a dispatcher cannot know whether an
-    /// answer came in time for its waiter.
+    /// Returns the backend's β and its deadlines that ended since the start. The caller counts the
+    /// requests answered in time (`met`) and late (`missed`), because a dispatcher cannot know
+    /// whether an answer came in time for its waiter; the dispatcher counts the rejected ones.
     #[must_use]
     pub fn of(backend: BackendId, stats: &sherwood_dispatch::Stats, (met, missed): (u64, u64)) -> Self {
         let ended = DeadlineCounts { met, missed, rejected: stats.counters.rejected_with_deadline };
@@ -116,7 +118,7 @@ impl AdmissionSeen {
 pub struct AdmissionSeen {
     /// The backend.
     pub backend: BackendId,
-    /// The percentile in force of the latencies that estimates take.
+    /// The percentile β in force: the percentile of latencies that admission takes as its estimate.
     pub beta: Percent,
     /// Deadlines that ended since the start.
     pub ended: DeadlineCounts,

@@ -1,5 +1,5 @@
-//! Drivers that refuse plans, observe something twice or never carry an act out, and levers that
-//! propose what is no division.
+//! Tests of the control loop with drivers that refuse plans, hand in an observation twice or never
+//! carry out an act, and with policies that propose invalid divisions.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::check::check_levels;
 const PER_S: f64 = 1_000.0;
 const STEP_MS: u64 = 250;
 
-/// A policy between tenants that answers as it is told.
+/// A policy between tenants that returns the answers given by the test.
 #[derive(Clone)]
 struct Told {
     division: fn(&Tenants) -> Division,
@@ -58,7 +58,7 @@ fn division(bytes: Vec<u64>, rates: Rates) -> Division {
     Division { bytes, rates, normalized: vec![1.0; 2], gain: 1.0, bound: None, trades: Vec::new() }
 }
 
-/// A quarter of the cache and of the rate for the first tenant.
+/// Returns a division that gives the first tenant a quarter of the cache and of the rate.
 fn quarter(_: &Tenants) -> Division {
     let mut rates = rates_of(2, PER_S / 4.0);
     rates.row_mut(TenantId(1))[0] = PER_S * 0.75;
@@ -69,7 +69,8 @@ fn told(division: fn(&Tenants) -> Division) -> Box<Told> {
     Box::new(Told { division, rates: |tenants| quarter(tenants).rates })
 }
 
-/// Two tenants with half of the cache and of a rate each, and a partition each.
+/// A control loop with two tenants, each with half of the cache, half of one rate and one
+/// partition.
 struct Pair {
     rounds: ControlLoop,
     now: Instant,
@@ -101,13 +102,13 @@ impl Pair {
         Self { rounds, now: at(1), seen: vec![observation(); 2] }
     }
 
-    /// Returns the acts of the next step.
+    /// Runs the next step and returns its acts.
     fn step(&mut self) -> Vec<Act> {
         self.see();
         acts(&mut self.rounds)
     }
 
-    /// Hands in an observation, without carrying out what follows.
+    /// Hands in an observation without polling the resulting acts.
     fn see(&mut self) {
         self.now += Duration::from_millis(STEP_MS);
         let budgets = self.rounds.levels().budgets();
@@ -118,7 +119,8 @@ impl Pair {
         self.rounds.handle_seen(self.now, seen);
     }
 
-    /// Steps until the loop hands out a plan, which is not polled, and returns the plan before it.
+    /// Runs steps until the loop has a new plan, which is not polled, and returns the plan before
+    /// it.
     fn until_planned(&mut self) -> Plan {
         for _ in 0..1_000 {
             let before = self.rounds.levels().plan();
@@ -151,7 +153,7 @@ fn observation() -> TenantObservation {
     }
 }
 
-/// Adds a hundred requests, half of which miss, of a tenant that has filled its bytes.
+/// Adds a hundred requests, half of which miss, of a tenant that has filled its `bytes`.
 fn grow(seen: &mut TenantObservation, bytes: u64) {
     seen.counts.requests += 100;
     seen.counts.units[0].add_read(0.0, 100.0, 50.0);
@@ -161,7 +163,7 @@ fn grow(seen: &mut TenantObservation, bytes: u64) {
     (partition.budget_bytes, partition.used_bytes) = (bytes, bytes);
 }
 
-/// Polls up to the plan, and refuses it.
+/// Polls acts up to the next plan, and refuses that plan.
 fn refuse(rounds: &mut ControlLoop, in_force: Option<Vec<u64>>) {
     while let Some(act) = rounds.poll_act() {
         if matches!(act, Act::Apply(_)) {
@@ -414,8 +416,8 @@ fn stopped_or_jumping_clock_moves_tenants_by_at_most_one_step() {
 }
 
 proptest! {
-    /// Whatever a driver refuses, repeats, delays or leaves waiting, holdings keep within the
-    /// totals, and a refused plan is not in force.
+    /// Whatever a driver refuses, repeats, delays or leaves unpolled, the tenants' bytes and rates
+    /// never exceed the totals, and a refused plan is not in force.
     #[test]
     fn bytes_and_rates_of_tenants_never_exceed_the_totals(
         events in proptest::collection::vec((0_u8..8, 0_u64..100_000), 1..400),

@@ -1,4 +1,5 @@
-//! Drivers that observe late, twice or never, refuse plans, or jump in time.
+//! Tests of the control loop with drivers that observe late, twice or never, refuse plans, or have
+//! a clock that jumps.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ fn partition(index: u16, budget: u64) -> PartitionSeen {
     PartitionSeen { allocated_bytes: budget, used_bytes: budget, ..seen }
 }
 
-/// Requests of which all waited for this backend.
+/// Returns an observation of requests that all waited for this backend.
 fn blocked_by(backend: u16, now: Instant) -> Observation {
     let mut window = RequestWindow::new(WindowOptions::of(Duration::from_secs(60)));
     for number in 0..2_000 {
@@ -47,8 +48,8 @@ fn blocked_by(backend: u16, now: Instant) -> Observation {
     seen
 }
 
-/// The view of a node whose requests wait for the second backend, and whose deadlines are all
-/// missed.
+/// Returns the observations of a node whose requests wait for the second backend, and whose
+/// deadlines are all missed.
 pub(super) fn seen(rounds: &ControlLoop, now: Instant, beta: Percent) -> Seen {
     let budgets = rounds.levels().budgets();
     let missed = 500 * (now.as_nanos() / DELTA.as_nanos() as u64);
@@ -166,8 +167,8 @@ fn loop_without_observed_traffic_keeps_its_budgets() {
 }
 
 proptest! {
-    /// Whatever a driver says and when, budgets never sum to more than the total, and what is not
-    /// due is not asked for.
+    /// Whatever a driver reports and when, the budgets never sum to more than the total, and no
+    /// observation is requested before it is due.
     #[test]
     fn budgets_never_exceed_the_total(
         steps in proptest::collection::vec((0_u64..100_000, 0_u64..4, any::<[u64; 4]>(), 0_usize..3), 1..20),
