@@ -21,7 +21,7 @@ pub enum Action<K, V, W> {
         replica: ReplicaId,
         /// At least one key, no key twice; the reply answers in this order.
         keys: Vec<K>,
-        /// The most urgent demand (deadline, class) among the waiters of the keys.
+        /// The most urgent demand (deadline, class) of all waiters of the keys.
         demand: Demand,
         /// The time at which the keys were asked for, or a further attempt was made: the call has
         /// waited since.
@@ -80,7 +80,7 @@ pub enum CancelReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub(crate) Id);
 
-/// An action about a lease, for the client that asked for it.
+/// A notification about a lease, for the client that asked for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseAction {
     /// The lease holds a slot of a replica from now on, until it is
@@ -90,10 +90,11 @@ pub enum LeaseAction {
         lease: LeaseId,
         /// The replica whose slot it holds.
         replica: ReplicaId,
-        /// The time at which it expires.
+        /// The time at which the lease expires.
         expires_at: Instant,
     },
-    /// The lease has ended: it has expired, or no replica is left that it may wait for.
+    /// The lease has ended, because it has expired or because every replica that it could use is
+    /// down.
     End {
         /// The lease, which is no longer valid.
         lease: LeaseId,
@@ -102,7 +103,8 @@ pub enum LeaseAction {
     },
 }
 
-/// The id of a lease. It becomes invalid when the lease ends, so it may be ended late or twice.
+/// The id of a lease. Ending a lease late or twice is harmless, because its id becomes invalid when
+/// it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub(crate) Id);
 

@@ -1,6 +1,6 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
 //! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `leases` the
-//! slots that clients hold, `tenants` the rates of tenants.
+//! replica slots that clients hold, `tenants` the rates of tenants.
 
 mod attempts;
 mod fetches;
@@ -122,7 +122,7 @@ pub struct Dispatch<K, V, W> {
     admission: AnyAdmission,
     replication: AnyReplication,
     replicas: Vec<Replica>,
-    /// The attempts that wait for any replica; none where each waits for one.
+    /// The queue of attempts that wait for any replica; none if each attempt waits for one replica.
     tier: Option<Box<TierQueue>>,
     /// The keys that a query which asks for them joins; each is in `keys` and fresh.
     joinable: HashMap<K, Id, SeededState>,
@@ -145,7 +145,7 @@ pub struct Dispatch<K, V, W> {
     /// Explanation of the failure that took a replica down last.
     last_down: Arc<str>,
     actions: VecDeque<Action<K, V, W>>,
-    /// Number of leases, and the actions about them that were not polled.
+    /// Number of leases that wait or hold a slot.
     leases: u32,
     lease_actions: VecDeque<LeaseAction>,
     /// Number of actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
@@ -361,8 +361,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.pump_tier(now);
     }
 
-    /// Takes in that a replica has applied the write of this sequence number and all before it.
-    /// Reads that need a later one ([`Demand::after`]) are not sent to it.
+    /// Notes that a replica has applied the write with this sequence number and all earlier ones.
+    /// Reads that depend on a later write ([`Demand::after`]) are not sent to the replica.
     pub fn note_applied(&mut self, now: Instant, replica: ReplicaId, sequence: u64) {
         self.advance(now);
         if let Some(replica) = self.replicas.get_mut(replica.index()) {
@@ -546,7 +546,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Invalidates a key in flight whose answer may be older than the write of this number.
+    /// Invalidates a key in flight whose answer may be older than the write with this sequence
+    /// number.
     fn invalidate_before(&mut self, key: &K, after: u64) {
         let open = self.joinable.get(key).and_then(|id| self.keys.get(*id));
         let fetch = open.and_then(|open| self.fetches.get(open.fetch));

@@ -45,8 +45,8 @@ pub enum FetchError {
     /// too long. Nothing was sent.
     #[error("fetching the key was refused because of the tenant's rate of reads from the backend: {0}")]
     OverRate(TenantRefusal),
-    /// The balancer took none of the replicas, or none of them has applied the write that the key's
-    /// reader needs, before anything was sent. Asking again later can help.
+    /// The balancer picked no replica, or no replica has applied the write that the read depends
+    /// on. Nothing was sent. A later retry can succeed.
     #[error(
         "fetching the key was refused: the dispatch rules admit no call to any of {replicas} usable replicas; slow down"
     )]

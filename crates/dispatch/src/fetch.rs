@@ -39,12 +39,14 @@ pub(crate) struct Fetch {
     pub(crate) later: Option<(Instant, Later)>,
     /// Rule for the attempts that are live when the last key has its answer.
     pub(crate) cancel: CancelRule,
-    /// True if the replication rule makes no further copies, because an attempt has started.
+    /// True if no further copies of this fetch are made, because the replication rule cancelled
+    /// them when an attempt started.
     pub(crate) is_tied: bool,
-    /// The replica at which the attempt before a retry failed. An attempt that waits for any
-    /// replica does not start there.
+    /// The replica at which the last attempt failed. A retry that waits for any replica does not
+    /// start there.
     pub(crate) avoids: Option<ReplicaId>,
-    /// The longest time for which a slot is held, if this is a lease, which has no keys.
+    /// The maximum duration of the lease, if this is a lease (a fetch without keys); otherwise
+    /// none.
     pub(crate) lease: Option<Duration>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
@@ -78,7 +80,7 @@ pub(crate) struct Attempt<K> {
     pub(crate) fetch: Id,
     /// The number of earlier attempts of the fetch.
     pub(crate) number: u32,
-    /// The replica; none while the attempt waits in the queue of the tier.
+    /// The attempt's replica; none while the attempt waits in the queue of the tier.
     pub(crate) replica: Option<ReplicaId>,
     /// The time at which the keys were asked for, or a further attempt was made.
     pub(crate) since: Instant,
@@ -99,7 +101,7 @@ pub(crate) enum AttemptState {
 }
 
 impl<K> Attempt<K> {
-    /// Returns the replica of a started attempt.
+    /// Returns the replica of a started attempt. Panics if the attempt has none yet.
     pub(crate) fn server(&self) -> ReplicaId {
         self.replica.expect("a started attempt has a replica")
     }
@@ -129,7 +131,8 @@ impl Fetch {
         }
     }
 
-    /// Returns true if an attempt that waits for any of `replicas` may start at this one later.
+    /// Returns true if a waiting attempt of this fetch may start at `replica`, one of `replicas` of
+    /// them, once it has room.
     pub(crate) fn may_wait_for(&self, replica: &Replica, replicas: usize) -> bool {
         self.holders.include(replica.id, replicas)
             && self.avoids != Some(replica.id)

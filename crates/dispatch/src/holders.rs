@@ -31,8 +31,8 @@ pub enum Holders {
 }
 
 impl Holders {
-    /// Returns the replicas that hold the keys, out of this many, each once. The first one is that
-    /// from which the others copy, where they do.
+    /// Returns the replicas that hold the keys, out of this many, each once. With primary-copy
+    /// replication, the first one is the primary.
     ///
     /// ```
     /// use sherwood_dispatch::Holders;

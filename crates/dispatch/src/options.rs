@@ -24,7 +24,7 @@ pub struct Options {
     pub waiters_max: u32,
     /// Longest time from the first request of a key to the delivery of its result, above 0.
     pub timeout: Duration,
-    /// The queue that an attempt waits in.
+    /// The kind of queue that attempts wait in: one for each replica, or one for all.
     pub scope: QueueScope,
     /// The order in which that queue starts calls.
     pub queue: QueueChoice,
@@ -51,12 +51,12 @@ pub struct Options {
 /// The queue in which an attempt waits until a replica has room for its call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueScope {
-    /// The queue of the replica that was chosen for it.
+    /// The queue of one replica, which is chosen for the attempt in advance.
     #[default]
     Replica,
-    /// The queue of the whole tier, for any replica that may answer and has room: the replica is
-    /// chosen when the attempt starts. It holds as many attempts as one replica's queue, beside
-    /// those that all replicas have room for.
+    /// One queue for all replicas (the tier). The replica is chosen when the attempt starts, among
+    /// those that may answer and have a free slot. Beyond the calls in flight, the queue holds as
+    /// many attempts as the queue of one replica.
     Tier,
 }
 
@@ -251,7 +251,7 @@ impl Options {
         }
     }
 
-    /// Returns the options of the queue of a tier of this many replicas.
+    /// Returns the options of the common queue of this many replicas.
     pub(crate) fn tier_queue(&self, replicas: usize) -> QueueOptions {
         let workers = self.in_flight_calls_max.saturating_mul(replicas as u32);
         QueueOptions { workers, ..self.replica_queue() }

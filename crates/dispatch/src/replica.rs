@@ -14,7 +14,8 @@ pub(crate) struct Replica {
     pub(crate) queue: ReplicaQueue,
     /// Number of times that the replica went down.
     pub(crate) downs: u64,
-    /// Sequence number of the latest write that the replica has applied, with all before it.
+    /// Sequence number of the latest write that the replica has applied; it has applied all earlier
+    /// ones too.
     pub(crate) applied: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The replicas that work for requests.
+//! The table of replicas that work for each request.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 
 use crate::rules::ATTEMPTS_MAX;
 
-/// Most entries of a table. Beyond it those leave that expire first.
+/// Maximum number of entries of a table. Beyond it, the entries that expire first are dropped.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
 
-/// The replicas that calls of a request were started at, until the last of these calls expires.
-/// A call takes time logarithmic in the entries: leases last longer than fetches, so that entries
-/// do not expire in their order.
+/// Records for each request the replicas at which its calls were started, until the last of these
+/// calls expires. Every call of a method takes time logarithmic in the number of entries. Leases
+/// last longer than fetches, so entries do not expire in the order in which they were added.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestTable {
     requests: HashMap<RequestId, Entry, SeededState>,
@@ -32,8 +32,8 @@ impl RequestTable {
         Self { requests: HashMap::with_hasher(hash), expiries: BTreeSet::new() }
     }
 
-    /// Notes that a call of a request starts at a replica. The entry expires at `expires_at`, or
-    /// with an earlier call of the request that expires later.
+    /// Records that a call of a request starts at a replica. The request's entry expires at
+    /// `expires_at`, or later if an earlier call of the request expires later.
     pub(crate) fn note(&mut self, now: Instant, request: RequestId, replica: ReplicaId, expires_at: Instant) {
         self.expire(now);
         if self.requests.len() >= ENTRIES_MAX && !self.requests.contains_key(&request) {
@@ -69,7 +69,7 @@ impl RequestTable {
         }
     }
 
-    /// Returns the replicas that work for a request.
+    /// Returns the replicas that work for a request, as far as its entry has not expired.
     pub(crate) fn replicas(&self, now: Instant, request: RequestId) -> &[ReplicaId] {
         let entry = self.requests.get(&request).filter(|entry| entry.expires_at > now);
         entry.map_or(&[], |entry| &entry.replicas)

@@ -20,7 +20,7 @@ pub struct Stats {
     pub calls: usize,
     /// Calls in `calls` that wait for any replica of the tier ([`QueueScope`](crate::QueueScope)).
     pub calls_for_any_replica: u32,
-    /// Leases that wait or hold a slot; each counts in `calls`.
+    /// Leases that wait or hold a slot; each of them is also counted in `calls`.
     pub leases: u32,
     /// The percentile of latencies that estimates use at present (β).
     pub beta: Percent,
@@ -51,7 +51,7 @@ pub struct Counters {
     pub ramped: u64,
     /// Keys in `refused` that the admission rule refused.
     pub rejected: u64,
-    /// Keys in `rejected` whose waiters had a deadline.
+    /// Keys in `rejected` whose fetch had a deadline.
     pub rejected_with_deadline: u64,
     /// Keys in `refused` that were beyond their tenant's rate.
     pub over_rate: u64,

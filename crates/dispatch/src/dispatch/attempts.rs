@@ -15,7 +15,8 @@ use crate::{Action, AttemptId, Bound, CancelReason, FetchError, QueuedCall, Repl
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Lists in `usable` the replicas that a further attempt of this fetch may go to: up, with
     /// room, not `except`, and without an attempt of the fetch. Returns the refusal if there is
-    /// none. In the queue of a tier there may be room although no replica has any.
+    /// none. Where attempts wait in the queue of the tier, the room in that queue counts instead of
+    /// the replicas'.
     pub(super) fn offer(&mut self, id: Id, except: Option<ReplicaId>) -> Result<(), FetchError> {
         let Self { replicas, tier, fetches, attempts, usable, .. } = self;
         let tier_has_room = tier.as_ref().map(|tier| tier.queue.has_room());
@@ -68,7 +69,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Returns the queue of attempts for a replica, or of those for any.
+    /// Returns the queue of a replica, or the queue of the tier for attempts without a replica.
     pub(super) fn queue_of(&mut self, replica: Option<ReplicaId>) -> &mut ReplicaQueue {
         match (replica, &mut self.tier) {
             (Some(replica), _) => &mut self.replicas[replica.index()].queue,
@@ -92,8 +93,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Has the balancer pick up to `want` of the replicas listed in `usable` for attempts of a
-    /// fetch. A pick that is not in the list, or was made before, is left out. In a tier, where the
-    /// replicas are picked later, the picks are only as many as the attempts that may wait.
+    /// fetch. A pick that is not in the list, or was made before, is left out. With a queue of the
+    /// tier, where replicas are picked when attempts start, only the number of picks matters: the
+    /// number of attempts that may wait.
     pub(super) fn pick(&mut self, now: Instant, id: Id, want: usize) -> Picks {
         self.estimate(now, id);
         if self.tier.is_some() {
@@ -102,7 +104,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.choose(id, want)
     }
 
-    /// Has the balancer choose among the replicas listed in `usable`, as in [`pick`](Self::pick).
+    /// Lets the balancer choose up to `want` of the replicas listed in `usable`, and removes
+    /// invalid and repeated picks.
     pub(super) fn choose(&mut self, id: Id, want: usize) -> Picks {
         let demand = self.fetches.get(id).expect(STORED).demand;
         let mut picks = Picks::new();
@@ -120,8 +123,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         picks
     }
 
-    /// Queues an attempt for the open keys of a fetch at a replica, which has room, or in the queue
-    /// of the tier, and starts it at once if nothing is before it.
+    /// Queues an attempt for the open keys of a fetch at a replica that has room, or in the queue
+    /// of the tier, and starts the attempt at once if nothing waits before it.
     pub(super) fn place(&mut self, now: Instant, id: Id, replica: ReplicaId) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         let is_open = |key: &&Id| self.keys.get(**key).is_some();
@@ -141,7 +144,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.enqueue(now, attempt);
     }
 
-    /// Queues a stored attempt where there is room.
+    /// Queues a stored attempt; its queue has room.
     fn enqueue(&mut self, now: Instant, id: Id) {
         let attempt = self.attempts.get(id).expect("a queued attempt is stored");
         let due = self.fetches.get(attempt.fetch).expect(STORED).due();
@@ -162,7 +165,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Starts an attempt that has left its queue.
+    /// Starts an attempt that was taken out of its queue.
     #[inline]
     pub(super) fn start(&mut self, now: Instant, id: Id, replica: ReplicaId) {
         let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
@@ -187,7 +190,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Cancels the attempts of a fetch that wait, and makes no further copies.
+    /// Cancels the queued attempts of a fetch, and prevents further copies.
     fn cancel_queued(&mut self, now: Instant, id: Id) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.is_tied = true;
@@ -211,15 +214,16 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         Some(attempt)
     }
 
-    /// Tells the balancer how a call has ended that was started at `at`; not of one that still
-    /// waits for its turn.
+    /// Tells the balancer the outcome of a call that was started at `at`. Calls that still wait for
+    /// their scheduling turn are not reported.
     pub(super) fn report(&mut self, now: Instant, replica: ReplicaId, at: Instant, end: CallEnd) {
         if at != Instant::NEVER {
             self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
         }
     }
 
-    /// Frees the slot of a started attempt. `took` is its latency, if that counts.
+    /// Frees the slot of a started attempt. `took` is the latency of the call; none if it says
+    /// nothing about the replica's speed.
     pub(super) fn complete(&mut self, id: Id, replica: ReplicaId, took: Option<Duration>) {
         self.replicas[replica.index()].queue.complete(AttemptId(id), took);
         if let Some(tier) = &mut self.tier {
@@ -234,8 +238,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         Some(attempt)
     }
 
-    /// Restores the invariant that holds between inputs: no attempt waits for a replica that is
-    /// down, nor for one that has room for a call; the same for a tier.
+    /// Restores the invariant that holds between inputs: no attempt waits in the queue of a replica
+    /// that is down or has a free slot, and none in the queue of the tier while a suitable replica
+    /// has one.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.replicas.len() {
             if !self.replicas[index].health.is_up() {
@@ -251,8 +256,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.pump_tier(now);
     }
 
-    /// Gives an attempt that left the queue of its replica to another one, or ends it if none takes
-    /// it.
+    /// Moves an attempt that left the queue of its replica to another replica, or ends it if no
+    /// other replica takes it.
     fn move_or_end(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
         let fetch_id = attempt.fetch;
@@ -272,9 +277,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.end_attempt(now, id, Some(refusal));
     }
 
-    /// Ends an attempt that left its queue. The fetch goes on with its other attempts. If it has
-    /// none it ends, if there is a `refusal`: with the failure of an earlier attempt, or else as
-    /// refused.
+    /// Ends an attempt that left its queue. A fetch with other attempts continues. If this was the
+    /// last one and there is a `refusal`, the fetch ends with the failure of an earlier attempt, or
+    /// else with the refusal.
     fn end_attempt(&mut self, now: Instant, id: Id, refusal: Option<FetchError>) {
         let Some(Attempt { fetch: fetch_id, .. }) = self.remove_attempt(id) else { return };
         let fetch = self.fetches.get(fetch_id).expect(STORED);
@@ -287,7 +292,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Ends an attempt that left the queue of the tier because no replica is left for it.
+    /// Ends an attempt that left the queue of the tier because every replica it could use is down.
     pub(super) fn end_unserved(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
         let fetch = attempt.fetch;

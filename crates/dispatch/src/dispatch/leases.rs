@@ -1,4 +1,4 @@
-//! Leases: slots of replicas that clients hold, such as for the time of a connection.
+//! Leases: slots of replicas that clients hold, for example as long as a connection is open.
 //!
 //! A lease is a fetch without keys, whose only attempt holds the slot instead of a call. So it
 //! waits in the same queues, and is balanced by the same rule.
@@ -14,13 +14,14 @@ use crate::slab::Id;
 use crate::{AttemptId, Bound, FetchError, Holders, LeaseAction, LeaseId};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
-    /// Asks for a slot of a replica, to be held until [`end_lease`](Self::end_lease), for `lasts`
-    /// at most. The lease waits like an attempt, up to the backend's timeout, and a
-    /// [`LeaseAction::Grant`] follows when it has its slot. No rate of a tenant pays for it.
-    /// `entropy` is 64 fresh random bits.
+    /// Asks for a slot of a replica, which the client holds until [`end_lease`](Self::end_lease),
+    /// for `lasts` at most. The lease waits like an attempt, up to the backend's timeout; a
+    /// [`LeaseAction::Grant`] follows when it gets a slot. Leases are not charged to the rates of
+    /// tenants. `entropy` is 64 fresh random bits.
     ///
     /// # Errors
-    /// If as many leases are held or wait as may, no replica takes the lease, or all are down.
+    /// If the maximum number of leases is reached, the balancer picks no replica, or all replicas
+    /// are down.
     pub fn lease(
         &mut self,
         now: Instant,
@@ -56,7 +57,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Ends a lease, whose slot is free then, or which waits no longer. Returns false if it has
+    /// Ends a lease that waits or holds a slot, and frees the slot. Returns false if the lease had
     /// ended already.
     pub fn end_lease(&mut self, now: Instant, LeaseId(id): LeaseId) -> bool {
         self.advance(now);
@@ -68,19 +69,19 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         true
     }
 
-    /// Returns the next action about a lease, or none until the next input.
+    /// Returns the next notification about a lease, or none until the next input.
     pub fn poll_lease(&mut self) -> Option<LeaseAction> {
         self.lease_actions.pop_front()
     }
 
-    /// Takes in that a lease has its slot.
+    /// Notifies the client that its lease holds a slot, and plans its expiry.
     pub(super) fn grant(&mut self, now: Instant, id: Id, replica: ReplicaId, lasts: Duration) {
         let (lease, expires_at) = (LeaseId(id), now + lasts);
         self.plan(id, expires_at, Later::EndLease);
         self.lease_actions.push_back(LeaseAction::Grant { lease, replica, expires_at });
     }
 
-    /// Ends a lease that has waited or lasted as long as it may.
+    /// Ends a lease that has reached its maximum waiting time or duration.
     pub(super) fn expire_lease(&mut self, now: Instant, id: Id) {
         let fetch = self.fetches.get(id).expect(STORED);
         let is_granted = fetch.live.first().and_then(|attempt| self.attempts.get(*attempt));
@@ -90,7 +91,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.settle(now);
     }
 
-    /// Frees what a lease holds, and tells its client the reason if there is one.
+    /// Frees the resources of a lease, and notifies its client if there is an error.
     pub(super) fn close_lease(&mut self, id: Id, error: Option<FetchError>) {
         for attempt in self.fetches.get(id).expect(STORED).live.clone() {
             let Some(ended) = self.remove_attempt(attempt) else { continue };

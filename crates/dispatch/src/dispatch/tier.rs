@@ -1,4 +1,4 @@
-//! Attempts that wait for any replica of the tier, which is chosen when they start.
+//! Attempts that wait for any replica of the tier: their replica is chosen when they start.
 
 use std::hash::Hash;
 
@@ -12,7 +12,7 @@ use crate::slab::Id;
 use crate::tier_queue::TierQueue;
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
-    /// Starts attempts that wait for any replica while one that may answer has room.
+    /// Starts attempts of the tier's queue as long as a suitable replica has a free slot.
     #[inline]
     pub(super) fn pump_tier(&mut self, now: Instant) {
         if self.tier.is_some() {
@@ -36,7 +36,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Starts attempts that kept off replicas which are no longer taken to work for their request.
+    /// Removes expired records of replicas that worked for a request, and starts attempts that
+    /// avoided those replicas.
     #[inline]
     pub(super) fn expire_requests(&mut self, now: Instant) {
         if self.tier.as_mut().is_some_and(|tier| tier.requests.expire(now)) {
@@ -44,7 +45,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Takes the first attempt that a replica has room for out of the queue.
+    /// Takes the first attempt out of the tier's queue for which a replica has a free slot.
     fn next_in_tier(&mut self, now: Instant) -> Option<(Id, ReplicaId)> {
         let most = self.options.in_flight_calls_max;
         let has_idle = |replica: &Replica| replica.health.is_up() && replica.queue.in_flight() < most;
@@ -65,8 +66,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         next.zip(picked).map(|(AttemptId(id), replica)| (id, replica))
     }
 
-    /// Has the balancer pick a replica that may answer a fetch and has room, but none of `busy`,
-    /// which work for the same request, as long as another may answer.
+    /// Lets the balancer pick a replica with a free slot for a fetch. Replicas in `busy`, which
+    /// already work for the same request, are excluded unless they are the only ones that could
+    /// answer.
     fn pick_idle(&mut self, id: Id, busy: &[ReplicaId]) -> Option<ReplicaId> {
         let Self { replicas, fetches, attempts, usable, options, .. } = self;
         let fetch = fetches.get(id).expect(STORED);
@@ -89,8 +91,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.choose(id, 1).first().copied()
     }
 
-    /// Returns how many more attempts of a fetch, `want` at most, may wait: no more than there are
-    /// replicas for them in `usable`.
+    /// Returns how many more attempts of a fetch may wait in the tier's queue: at most `want`, and
+    /// at most one for each replica in `usable`.
     pub(super) fn tier_wants(&self, id: Id, want: usize) -> usize {
         let live = &self.fetches.get(id).expect(STORED).live;
         let waits = |id: &&Id| self.attempts.get(**id).is_some_and(|attempt| attempt.replica.is_none());
@@ -98,13 +100,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         want.min(self.usable.len().saturating_sub(waiting))
     }
 
-    /// Returns true if one more attempt may wait, or if attempts wait for one replica each.
+    /// Returns true if the tier's queue has room for one more attempt, or if there is no such
+    /// queue.
     pub(super) fn tier_has_room(&self) -> bool {
         self.tier.as_ref().is_none_or(|tier| tier.queue.has_room())
     }
 
-    /// After a replica has gone down, ends the attempts that no replica is left for. A retry goes
-    /// back to the replica at which it has failed, if that is the only one.
+    /// After a replica has gone down, ends the attempts of the tier's queue that no replica can
+    /// serve any more. A retry may return to the replica at which it failed if that is the only one
+    /// left.
     pub(super) fn end_waits_in_vain(&mut self, now: Instant) {
         let Some(tier) = self.tier.as_mut().filter(|tier| tier.lost_replica) else { return };
         tier.lost_replica = false;

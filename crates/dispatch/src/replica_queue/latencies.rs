@@ -20,14 +20,15 @@ pub(super) struct Latencies<T> {
     dropped: u64,
 }
 
-/// Latencies of a server per key, as balancers compare servers by them.
+/// Latencies of a server per key, by which balancers compare servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLatency {
-    /// The latest one.
+    /// The latest latency.
     pub(crate) last: Duration,
-    /// The moving average: each new latency counts an eighth.
+    /// The moving average, in which each new latency has a weight of one eighth.
     pub(crate) mean: Duration,
-    /// The percentile of reads that estimates assume; zero until enough are known.
+    /// The percentile of read latencies that estimates assume; zero until enough latencies are
+    /// known.
     pub(crate) high: Duration,
 }
 
@@ -70,7 +71,7 @@ impl<T: Copy + PartialEq> Latencies<T> {
         self.recent = Some((each, mean));
     }
 
-    /// Returns the latest latencies, summarised; none before the first.
+    /// Returns a summary of the latest latencies; none before the first call has ended.
     pub(super) fn summary(&self) -> Option<QueueLatency> {
         self.recent.map(|(last, mean)| QueueLatency { last, mean, high: self.reads.high() })
     }

@@ -229,8 +229,8 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
         Some(entry)
     }
 
-    /// Returns the first waiting entry that `may_start`, in the order in which they are going to
-    /// start, and makes a worker busy with it. Linear in the entries before it.
+    /// Starts the first waiting entry for which `may_start` returns true, in the queue's order, and
+    /// returns it. Takes time linear in the entries before it.
     pub(crate) fn start_where(&mut self, now: Instant, mut may_start: impl FnMut(T) -> bool) -> Option<T> {
         if self.in_flight >= self.workers {
             return None;
@@ -306,8 +306,8 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
         Estimate { starts_at, completes_at, meets_deadline, breaks_another, starts_at_once }
     }
 
-    /// Returns the latest latencies of the server, summarised; none if the queue measures none, or
-    /// no call has completed.
+    /// Returns a summary of the server's latest latencies; none if the queue does not measure them,
+    /// or no call has completed.
     pub(crate) fn latency(&self) -> Option<QueueLatency> {
         self.latencies.as_ref()?.summary()
     }

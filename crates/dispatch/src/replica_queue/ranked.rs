@@ -155,7 +155,8 @@ impl<T: Copy + Ord> Ranked<T> {
         self.remove_at(place)
     }
 
-    /// Removes the first entry that `may_start`, after it has deferred as [`pop`](Self::pop) does.
+    /// Removes the first entry for which `may_start` returns true, after deferring entries as
+    /// [`pop`](Self::pop) does.
     pub(super) fn pop_where(
         &mut self,
         now: Instant,
@@ -168,7 +169,8 @@ impl<T: Copy + Ord> Ranked<T> {
         self.remove_at(place)
     }
 
-    /// Returns the place of the head, after those before it were deferred.
+    /// Defers the entries that `order` defers, and returns the place of the entry that is then
+    /// first.
     fn head(&mut self, now: Instant, order: &AnyOrder, quickest: KeyTimes) -> Option<Place> {
         self.advance(now);
         loop {

@@ -61,8 +61,7 @@ pub(crate) struct Rank {
     pub(crate) at: Instant,
 }
 
-/// Largest number of attempts of one fetch that may be live at the same time, and of replicas that
-/// are picked together.
+/// Maximum number of live attempts of one fetch, and of replicas that are picked together.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
 
 /// Replicas that a [`Balancer`] picks, each once.
@@ -97,18 +96,18 @@ pub(crate) trait Balancer {
         picks: &mut Picks,
     );
 
-    /// Takes in that a call of `replica` has ended.
+    /// Notifies the balancer that a call of `replica` has ended.
     #[inline]
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
         let _ = (replica, completion);
     }
 }
 
-/// The end of a call.
+/// The time, duration and outcome of a call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) at: Instant,
-    /// Time from the start of the call.
+    /// Time between the start and the end of the call.
     pub(crate) took: Duration,
     pub(crate) end: CallEnd,
 }
@@ -118,9 +117,9 @@ pub(crate) struct Completion {
 pub(crate) enum CallEnd {
     /// The replica has answered.
     Answered,
-    /// The call gave no answer.
+    /// The call ended without an answer.
     Failed,
-    /// The call was cancelled: at the timeout, or because its answer was no longer needed.
+    /// The call was cancelled, because of the timeout or because its answer was no longer needed.
     Cancelled,
 }
 
@@ -163,7 +162,7 @@ pub(crate) trait Replication {
     /// Plans the attempts of a new fetch.
     fn plan(&mut self, demand: &Demand, tier: &Tier<'_>) -> AttemptPlan;
 
-    /// Decides about the other attempts of a fetch when attempt `number` starts.
+    /// Decides what happens to the other attempts of a fetch when attempt `number` starts.
     #[inline]
     fn started(&mut self, demand: &Demand, number: u32) -> AtStart {
         let _ = (demand, number);
@@ -171,7 +170,7 @@ pub(crate) trait Replication {
     }
 }
 
-/// The replicas of a backend, as they are when attempts are planned.
+/// The state of a backend's replicas when attempts are planned.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, looks at none"))]
 pub(crate) struct Tier<'a> {
@@ -179,16 +178,16 @@ pub(crate) struct Tier<'a> {
     pub(crate) usable: &'a [ReplicaLoad],
     /// Number of replicas, usable or not.
     pub(crate) replicas: usize,
-    /// Attempts that wait in the queue of the tier, for any replica.
+    /// Number of attempts in the common queue of the tier, which wait for any replica.
     pub(crate) waiting: u32,
 }
 
-/// Treatment of the other attempts of a fetch when one starts.
+/// The treatment of the other attempts of a fetch when one attempt starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtStart {
-    /// The other attempts go on.
+    /// The other attempts continue.
     KeepOthers,
-    /// Attempts that wait leave their queues, and no further copies are made.
+    /// The queued attempts are cancelled, and no further copies are made.
     CancelQueued,
 }
 
@@ -244,8 +243,8 @@ pub(crate) mod tests {
         picks.as_slice().iter().map(|replica| replica.0).collect()
     }
 
-    /// A balancer that remembers the ends of calls, and picks the replica whose last call was the
-    /// quickest; one without a latency comes first.
+    /// A balancer that records the outcomes of calls, and picks the replica with the shortest last
+    /// latency; replicas without a latency come first.
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Learning {
         pub(crate) seen: Vec<(ReplicaId, Completion)>,
@@ -263,7 +262,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// A replication rule that plans from the tier and acts when an attempt starts.
+    /// A replication rule with a plan that depends on the state of the tier, and with a given
+    /// decision when an attempt starts.
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Planned {
         pub(crate) plan: fn(&Tier<'_>) -> AttemptPlan,

@@ -1,4 +1,4 @@
-//! The order in which tenants' work waits for their debts to be paid.
+//! Queues in which tenants' work waits until the tenants' debts are paid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,19 +10,20 @@ use sherwood_model::{Instant, TenantId};
 use super::{Bounds, Charged, TenantRefusal};
 use crate::OverRate;
 
-/// Longest time between two looks at a debt that work waits for: a rate may have been raised
-/// meanwhile.
+/// Maximum time between two checks of a debt that work waits for; the tenant's rate may have been
+/// raised meanwhile.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Work that waits until its tenant's debt is paid, such as clients of a listener: a queue for each
-/// tenant, in the order of arrival.
+/// Queues of work, such as clients of a listener, that waits until its tenant's debt is paid: one
+/// queue for each tenant, in the order of arrival.
 ///
-/// This is the only place that starts, holds and refuses work whose use is charged afterwards, and
-/// it charges the work that it starts. The rates are [`Charged`] and may be shared with other
-/// queues. Only the head of a tenant's queue starts when the debt is paid: it may leave a new debt,
-/// for which all behind it wait.
+/// Work whose use is charged afterwards is started, queued and refused only here; starting work
+/// charges its declared units. The rates are [`Charged`] and may be shared with other queues. Only
+/// the head of a tenant's queue starts when the debt is paid: it may leave a new debt, which all
+/// work behind it waits for.
 ///
-/// Memory: some 100 bytes for each that waits. Every call takes a time logarithmic in what waits.
+/// Memory: some 100 bytes for each waiting item. Every call takes time logarithmic in the number of
+/// waiting items.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,24 +50,26 @@ pub struct DebtQueues<T> {
     rates: Arc<dyn Charged>,
     over: OverRate,
     bounds: Option<Bounds>,
-    /// Waiting work, by its tenant, then in the order of arrival.
+    /// Waiting work, ordered by tenant and then by arrival.
     waiting: BTreeMap<DebtPlace, Held<T>>,
-    /// Tenants of which something waits.
+    /// The tenants with waiting work.
     tenants: BTreeMap<TenantId, Indebted>,
-    /// The same tenants, by the time at which their debt may be paid, then by the arrival of their
-    /// first work: one rate may pay for several of them, and their debts end together.
+    /// The same tenants, ordered by the time at which their debts may be paid, then by the arrival
+    /// of their first waiting work: several tenants may share one rate, and then their debts end
+    /// together.
     due: BTreeSet<(Instant, u64, TenantId)>,
-    /// Units of all that waits.
+    /// Sum of the units of all waiting work.
     units: f64,
-    /// Serial number of the next that waits.
+    /// Serial number of the next work that has to wait.
     serial: u64,
 }
 
 /// Settings of [`DebtQueues`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DebtOptions {
-    /// Most that may wait, and the number of tenants: half of it is divided among them, the rest is
-    /// common. None if the user bounds what enters.
+    /// Maximum number of waiting items, and the number of tenants. Half of the maximum is divided
+    /// evenly among the tenants, and any tenant may use the rest. None if the caller limits the
+    /// waiting work itself.
     pub waiting_max: Option<(u32, u16)>,
     /// Treatment of the work of a tenant in debt.
     pub over: OverRate,
@@ -75,32 +78,32 @@ pub struct DebtOptions {
 /// Work that enters [`DebtQueues`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DebtWork {
-    /// Units that the tenant is charged when the work starts. What it uses beyond these is charged
+    /// Units that the tenant is charged when the work starts. Further use of the work is charged
     /// afterwards.
     pub units: f64,
-    /// The time until which the work may wait for its start.
+    /// The latest time at which the work may start.
     pub latest: Instant,
 }
 
-/// Work that waits, with the units that its start charges.
+/// Waiting work, with the units that are charged when it starts.
 #[derive(Clone, Copy, Debug)]
 struct Held<T> {
     work: T,
     units: f64,
 }
 
-/// A tenant of which something waits.
+/// A tenant in debt, with waiting work.
 #[derive(Clone, Copy, Debug)]
 struct Indebted {
     paid_at: Instant,
-    /// Serial number of the first that waits.
+    /// Serial number of the first waiting work.
     head: u64,
     waiting: u32,
-    /// Units of what waits.
+    /// Sum of the units of the waiting work.
     units: f64,
 }
 
-/// The place of what waits.
+/// The id of waiting work in [`DebtQueues`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DebtPlace {
     tenant: TenantId,
@@ -108,7 +111,7 @@ pub struct DebtPlace {
 }
 
 impl<T> DebtQueues<T> {
-    /// Creates empty queues of work that `rates` pay for.
+    /// Creates empty queues of work that is charged to `rates`.
     #[must_use]
     pub fn new(rates: Arc<dyn Charged>, options: DebtOptions) -> Self {
         let DebtOptions { waiting_max, over } = options;
@@ -124,18 +127,19 @@ impl<T> DebtQueues<T> {
         }
     }
 
-    /// Charges a tenant units that its work has used.
+    /// Charges a tenant for units that its work has used.
     pub fn charge(&self, now: Instant, tenant: TenantId, units: f64) {
         self.rates.charge(now, tenant, units);
     }
 
-    /// Starts a tenant's work and charges its units, and returns none; or has it wait behind all
-    /// that waits of the same tenant, if the tenant is in debt or something of it waits, and
-    /// returns its place. It also waits behind work of others that may start already, if it would
-    /// take their units. Only work that waits is made.
+    /// Starts a tenant's work, charges its units and returns none; or queues the work and returns
+    /// its place if the tenant is in debt or has other work waiting. Work is also queued if it
+    /// would use units that are due to waiting work of other tenants. `work` is called only if the
+    /// work is queued.
     ///
     /// # Errors
-    /// If the work would have to wait and may not, or not for so long, or too much waits.
+    /// If the work would have to wait although waiting is not allowed, if it would start after its
+    /// latest time, or if too much work waits.
     pub fn enter(
         &mut self,
         now: Instant,
@@ -156,13 +160,14 @@ impl<T> DebtQueues<T> {
         Ok(Some(self.hold(tenant, due, Held { work: work(), units })))
     }
 
-    /// Returns true if work of a tenant that starts now takes units of work that may start before.
+    /// Returns true if work of a tenant, started now, would use units that are due to other waiting
+    /// work.
     fn passes_others(&self, now: Instant, tenant: TenantId) -> bool {
         self.next_timeout().is_some_and(|due| due <= now) && self.rates.is_shared(now, tenant)
     }
 
-    /// Returns the refusal of work that may not wait until `starts_at` beside `waiting` others of
-    /// its tenant.
+    /// Checks that new work, which would start at `starts_at` and has `waiting` items of its tenant
+    /// before it, may be queued.
     fn check(
         &self,
         now: Instant,
@@ -182,7 +187,7 @@ impl<T> DebtQueues<T> {
         }
     }
 
-    /// Has a tenant's work wait, whose debt may be paid at `paid_at`.
+    /// Queues work of a tenant whose debt may be paid at `paid_at`.
     fn hold(&mut self, tenant: TenantId, paid_at: Instant, held: Held<T>) -> DebtPlace {
         let place = DebtPlace { tenant, serial: self.serial };
         self.serial += 1;
@@ -200,13 +205,13 @@ impl<T> DebtQueues<T> {
         place
     }
 
-    /// Takes back work that waits; none if it has started.
+    /// Withdraws waiting work and returns it; none if it has started.
     pub fn give_up(&mut self, place: DebtPlace) -> Option<T> {
         self.take(place).map(|held| held.work)
     }
 
-    /// Refuses work that waits, because it may wait no longer. Returns the refusal; none if the
-    /// work has started.
+    /// Refuses waiting work that must not wait longer. Returns the refusal; none if the work has
+    /// started.
     pub fn refuse(&mut self, now: Instant, place: DebtPlace) -> Option<TenantRefusal> {
         self.take(place)?;
         self.rates.note_refused(place.tenant);
@@ -234,8 +239,8 @@ impl<T> DebtQueues<T> {
         Some(held)
     }
 
-    /// Returns the work that starts next, with its tenant, and charges its units; none until
-    /// [`next_timeout`](Self::next_timeout). What it uses beyond these has to be charged before the
+    /// Starts the next work and charges its units. Returns the work with its tenant, or none until
+    /// [`next_timeout`](Self::next_timeout). Further use of the work must be charged before the
     /// next call, or the next work may start too early.
     pub fn start_next(&mut self, now: Instant) -> Option<(TenantId, T)> {
         loop {
@@ -251,39 +256,38 @@ impl<T> DebtQueues<T> {
         }
     }
 
-    /// Charges work that starts.
+    /// Charges the units of work that starts.
     fn start(&self, now: Instant, tenant: TenantId, units: f64) {
         if units > 0.0 {
             self.charge(now, tenant, units);
         }
     }
 
-    /// Returns the time at which something may start, or a debt is looked at again; none if nothing
-    /// waits.
+    /// Returns the time at which work may start, or a debt is checked again; none if no work waits.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.due.first().map(|(due, ..)| *due)
     }
 
-    /// Returns how much waits of a tenant.
+    /// Returns the number of waiting items of a tenant.
     #[must_use]
     pub fn waiting(&self, tenant: TenantId) -> u32 {
         self.tenants.get(&tenant).map_or(0, |queue| queue.waiting)
     }
 
-    /// Returns how much waits of all tenants.
+    /// Returns the number of waiting items of all tenants.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Returns true if nothing waits.
+    /// Returns true if no work waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes back everything that waits.
+    /// Withdraws all waiting work.
     pub fn give_up_all(&mut self) {
         while let Some((&place, _)) = self.waiting.first_key_value() {
             self.take(place);

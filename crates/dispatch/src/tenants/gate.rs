@@ -6,39 +6,41 @@ use sherwood_model::{Instant, TenantId};
 
 use super::rates::{Payer, TenantRates, TenantUse};
 
-/// Rates whose use is charged afterwards, as a debt. Several threads and several
+/// Rates of tenants whose use is charged afterwards, as a debt. Several threads and several
 /// [`DebtQueues`](super::DebtQueues) may share them.
 pub trait Charged: Send + Sync {
-    /// Charges a tenant so many units, 0 to charge nothing. Returns the time before which the
-    /// tenant is to begin nothing more; none if it may go on at once.
+    /// Charges a tenant this many units; 0 only queries the debt. Returns the time before which the
+    /// tenant must not start more work; none if it may start now.
     fn charge(&self, now: Instant, tenant: TenantId, units: f64) -> Option<Instant>;
 
-    /// Returns the time at which work of a tenant would start behind other work of `own_units` of
-    /// the tenant, which is a part of the `all_units` of all tenants.
+    /// Returns the time at which new work of a tenant is expected to start. `own_units` are the
+    /// units of the tenant's waiting work before it, and `all_units` those of the waiting work of
+    /// all tenants.
     fn expected_start(&self, now: Instant, tenant: TenantId, own_units: f64, all_units: f64) -> Instant;
 
-    /// Returns true if work of a tenant that starts now takes units for which other tenants may
-    /// wait: one rate pays for all, or the tenant is in debt and units are lent to it.
+    /// Returns true if new work of a tenant would use units that other tenants may wait for: all
+    /// share one rate, or the tenant is in debt and lent units pay for it.
     fn is_shared(&self, now: Instant, tenant: TenantId) -> bool;
 
-    /// Counts work of a tenant that begins to wait, or that waits no longer.
+    /// Counts work of a tenant that starts to wait (`waits`), or waits no longer.
     fn note_waiting(&self, tenant: TenantId, waits: bool);
 
-    /// Counts work of a tenant that was refused.
+    /// Counts refused work of a tenant.
     fn note_refused(&self, tenant: TenantId);
 }
 
 /// The rates at which tenants use a resource that is charged after each use.
 ///
-/// A use is never refused or cut: it leaves a debt, and the tenant is not to begin another one
-/// before the debt is paid at its rate. So in any time the tenant uses what its rate allows, 10 ms
-/// of unused time before, and what it began last.
+/// A use is never refused or cut short: it leaves a debt, and the tenant must not start another one
+/// before its rate has paid the debt. So in any period the tenant uses at most what its rate
+/// allows, plus unused units of 10 ms before, plus its last use.
 ///
 /// With *lending*, a tenant in debt may go on while units of the total are unused; such a use adds
-/// nothing to its debt. An owner that comes back finds its own units as before.
+/// nothing to its debt. A tenant that resumes work still has all its own units.
 ///
-/// Every call takes constant time under a lock, [`set_rates`](Self::set_rates) O(n). Memory: some
-/// 100 bytes for each tenant. A tenant that does not exist is not limited and not counted.
+/// Every call takes constant time under a lock, except [`set_rates`](Self::set_rates) with O(n).
+/// Memory: some 100 bytes for each tenant. A tenant that does not exist is not limited and not
+/// counted.
 ///
 /// ```
 /// use sherwood_dispatch::{Charged as _, TenantGate};
@@ -60,7 +62,7 @@ struct Gate {
     held: Vec<Held>,
 }
 
-/// Work of a tenant that waits in a queue, and work that was refused.
+/// Numbers of a tenant's work items that wait in a queue, and that were refused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     waiting: u32,
@@ -68,23 +70,23 @@ struct Held {
 }
 
 impl TenantGate {
-    /// Creates a gate for this many tenants without limits on the rates; `lends` if
-    /// unused units pay for tenants in debt.
+    /// Creates a gate for this many tenants, with unlimited rates. `lends` is true if unused units
+    /// pay for tenants in debt.
     #[must_use]
     pub fn new(tenants: u16, lends: bool) -> Self {
         let (rates, held) = (TenantRates::new(tenants, 0, lends), vec![Held::default(); tenants.into()]);
         Self(Mutex::new(Gate { rates, held }))
     }
 
-    /// Sets the units per second of all tenants together, and of each by its id. Debts remain.
-    /// Infinite is no limit; below one a second counts as one, so that a tenant without a share can
-    /// begin. Without rates of tenants (`per_s` is empty) the total pays for the use of all.
+    /// Sets the rate of all tenants together and of each tenant, by its id, in units per second.
+    /// Debts remain. An infinite rate is no limit; a rate below 1 counts as 1, so that a tenant
+    /// without a share can start work. If `per_s` is empty, all tenants share the total rate.
     pub fn set_rates(&self, now: Instant, total_per_s: f64, per_s: &[f64]) {
         self.lock().rates.set_rates(now, total_per_s, per_s);
     }
 
-    /// Returns what a tenant has used, its work that waits, and its refused work; nothing for one
-    /// that does not exist.
+    /// Returns a tenant's use, and the numbers of its waiting and refused work items; zeros for an
+    /// unknown tenant.
     #[must_use]
     pub fn used(&self, id: TenantId) -> TenantUse {
         let gate = self.lock();
@@ -156,7 +158,7 @@ mod tests {
         gate
     }
 
-    /// Lets tenants use `units` at a time whenever they may, for ten seconds.
+    /// Lets tenants use `units` at a time, as often as the gate allows, for ten seconds.
     fn use_all(gate: &TenantGate, greedy: &[TenantId], units: f64) {
         let (mut now, end) = (Instant::from_secs(5), Instant::from_secs(15));
         while now < end {

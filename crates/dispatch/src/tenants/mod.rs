@@ -1,4 +1,5 @@
-//! Rates of tenants: what each may use of a resource, and what waits for it.
+//! Rates of tenants: how much of a resource each tenant may use, and the queues of work that waits
+//! for it.
 //!
 //! ```text
 //!   TenantRates           a bucket for each tenant and one of the total, lending, the common rate

@@ -1,32 +1,33 @@
-//! The rates of tenants at one resource.
+//! The rates at which tenants may use one resource.
 
 use std::time::Duration;
 
 use sherwood_model::{Instant, TenantId, TokenBucket};
 
-/// Time for which units that were not used may be used later: some calls of most tenants.
+/// Time for which unused units may be used later. It covers several calls of most tenants.
 const BURST: Duration = Duration::from_millis(10);
 
-/// The rates at which tenants use one resource: the tenant that pays for work, the time at which it
-/// is paid for, and the use so far. Waiting work and its order belong to the queues above it.
+/// The rates at which tenants may use one resource, and their use so far. They determine which
+/// tenant's rate pays for work, and when it is paid for. Waiting work and its order belong to the
+/// queues above it.
 ///
 /// With *lending*, unused units of the total pay for tenants beyond their rates. Such work adds
-/// nothing to their debts, and an owner that resumes has all its own units.
+/// nothing to their debts, and a tenant that resumes work still has all its own units.
 ///
-/// Every call takes constant time, [`set_rates`](Self::set_rates) O(n). Memory: some 100 bytes for
-/// each tenant. Calls with a tenant that does not exist panic.
+/// Every call takes constant time, except [`set_rates`](Self::set_rates) with O(n). Memory: some
+/// 100 bytes for each tenant. Calls with a tenant that does not exist panic.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantRates {
     tenants: Vec<Rate>,
-    /// Units of all tenants together, of which unused ones are lent; none without lending.
+    /// The total rate of all tenants, whose unused units are lent; none without lending.
     total: Option<TokenBucket>,
-    /// True if one rate pays for the work of all tenants: that of the first one's bucket.
+    /// True if all tenants share one rate, which is kept in the first tenant's bucket.
     is_common: bool,
-    /// Units that were not used and may be used later, where that is longer than [`BURST`].
+    /// Unused units that may be used later, where that allows more than [`BURST`].
     burst_units: u32,
 }
 
-/// The rate of a tenant, and what it has used.
+/// The rate of a tenant, and its use so far.
 #[derive(Clone, Debug)]
 struct Rate {
     bucket: TokenBucket,
@@ -42,34 +43,34 @@ pub enum Payer {
     /// The tenant's own rate.
     #[default]
     Own,
-    /// Units that other tenants leave.
+    /// Units lent, because other tenants did not use them.
     Lent,
 }
 
-/// A tenant's use since the start, and what waits.
+/// A tenant's use since the start, and its waiting work.
 ///
-/// Counters of units never fall: units that are given back are taken off those that are used next.
+/// Counters of units never decrease: refunded units are deducted from later use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantUse {
-    /// Work that waits.
+    /// Number of waiting work items.
     pub waiting: u32,
-    /// Units of the tenant's own rate.
+    /// Units that the tenant's own rate paid for.
     pub own_units: f64,
-    /// Units that other tenants left.
+    /// Lent units, which other tenants did not use.
     pub lent_units: f64,
-    /// Work that was refused.
+    /// Number of refused work items.
     pub refused: u64,
 }
 
 impl TenantUse {
-    /// Returns all units that the tenant used, its own and lent ones.
+    /// Returns all units that the tenant used, own and lent.
     #[must_use]
     pub fn units(&self) -> f64 {
         self.own_units + self.lent_units
     }
 }
 
-/// A counter of units that never falls: units given back are taken off those that follow.
+/// A counter of units that never decreases: refunded units are deducted from later ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     counted: f64,
@@ -85,8 +86,9 @@ impl Meter {
 }
 
 impl TenantRates {
-    /// Creates the rates of this many tenants, without limits; `lends` if unused units
-    /// pay for others. A tenant may use `burst_units`, or those of 10 ms, later than it got them.
+    /// Creates unlimited rates for this many tenants. `lends` is true if unused units pay for other
+    /// tenants. A tenant may use up to `burst_units`, or the units of 10 ms if these are more,
+    /// later than they became available.
     pub(crate) fn new(tenants: u16, burst_units: u32, lends: bool) -> Self {
         let (own, lent) = (Meter::default(), Meter::default());
         let rate = Rate { bucket: TokenBucket::unlimited(BURST), per_s: None, own, lent };
@@ -94,9 +96,9 @@ impl TenantRates {
         Self { tenants: vec![rate; tenants.into()], total, is_common: false, burst_units }
     }
 
-    /// Sets the units per second of all tenants together, and of each by its id. Debts remain.
-    /// Infinite is no limit; below one a second counts as one, so that a tenant without a share can
-    /// begin. Without rates of tenants (`per_s` is empty) the total pays for the work of all.
+    /// Sets the rate of all tenants together and of each tenant, by its id, in units per second.
+    /// Debts remain. An infinite rate is no limit; a rate below 1 counts as 1, so that a tenant
+    /// without a share can start work. If `per_s` is empty, all tenants share the total rate.
     pub(crate) fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
         self.is_common = per_s.is_empty();
         let per_s = if self.is_common { &[total_per_s] } else { per_s };
@@ -116,17 +118,17 @@ impl TenantRates {
         self.tenants.len()
     }
 
-    /// Returns true if one rate pays for the work of all tenants.
+    /// Returns true if all tenants share one rate.
     pub(crate) fn is_common(&self) -> bool {
         self.is_common
     }
 
-    /// Returns the tenant whose rate pays for the work of this one.
+    /// Returns the tenant whose bucket pays for the work of tenant `id`.
     pub(crate) fn paying(&self, id: TenantId) -> TenantId {
         if self.is_common { TenantId(0) } else { id }
     }
 
-    /// Returns the time at which what a tenant has used is paid for by its rate.
+    /// Returns the time at which a tenant's rate has paid for its use so far.
     pub(crate) fn paid_at(&self, id: TenantId) -> Instant {
         self.tenants[self.paying(id).index()].bucket.ready_at()
     }
@@ -136,19 +138,20 @@ impl TenantRates {
         self.total.as_ref().map(TokenBucket::ready_at)
     }
 
-    /// Returns true if units of the total are unused, so that they are lent.
+    /// Returns true if the total has unused units to lend now.
     pub(crate) fn is_lending(&self, now: Instant) -> bool {
         self.lent_at().is_some_and(|lent_at| lent_at <= now)
     }
 
-    /// Returns the time that so many units take at the rate that pays for a tenant.
+    /// Returns the time that it takes to pay for this many units, at the rate that pays for a
+    /// tenant.
     pub(crate) fn time_of(&self, id: TenantId, units: f64) -> Duration {
         let per_s = self.tenants[self.paying(id).index()].per_s;
         per_s.map_or(Duration::ZERO, |per_s| seconds(units / per_s))
     }
 
-    /// Charges units of a tenant's work that starts or was done now and has waited since `since`:
-    /// the time from then on was not unused, so that all of it may be caught up.
+    /// Charges units of a tenant's work that starts or has ended at `now`, after it waited from
+    /// `since` on. The units of that waiting time are not lost, however long the wait was.
     pub(crate) fn charge(
         &mut self,
         now: Instant,
@@ -169,7 +172,7 @@ impl TenantRates {
         }
     }
 
-    /// Gives back units that were charged, because the work was not done.
+    /// Refunds units that were charged for work that was not done.
     pub(crate) fn refund(&mut self, (id, payer): (TenantId, Payer), units: f64) {
         if let Some(total) = &mut self.total {
             total.refund(units);
@@ -184,20 +187,20 @@ impl TenantRates {
         }
     }
 
-    /// Returns the units that a tenant has used.
+    /// Returns the units that a tenant has used, own and lent.
     pub(crate) fn used(&self, id: TenantId) -> TenantUse {
         let Rate { own, lent, .. } = &self.tenants[id.index()];
         TenantUse { own_units: own.counted, lent_units: lent.counted, ..TenantUse::default() }
     }
 }
 
-/// Returns the rate of a bucket; none for no limit.
+/// Returns the rate limit for a bucket; none for an infinite rate.
 fn limit(per_s: f64) -> Option<f64> {
     // The maximum of a rate that is not a number is one as well.
     (per_s != f64::INFINITY).then(|| per_s.max(1.0))
 }
 
-/// Converts seconds to a duration; a number that does not fit becomes the longest one.
+/// Converts seconds to a duration; values that do not fit become the longest duration.
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }

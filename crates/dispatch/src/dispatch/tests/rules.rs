@@ -1,4 +1,4 @@
-//! Rules that learn from calls and act when attempts start.
+//! Tests with rules that learn from the outcomes of calls, or act when attempts start.
 
 use super::tier::tier_of;
 use super::*;

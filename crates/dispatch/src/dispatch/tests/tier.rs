@@ -1,4 +1,5 @@
-//! Attempts that wait for any replica of the tier, and leases of slots.
+//! Tests of attempts that wait for any replica of the tier (all replicas of a backend), and of
+//! leases.
 
 use sherwood_model::RequestId;
 
@@ -6,8 +7,8 @@ use super::*;
 use crate::rules::{AttemptPlan, CancelRule};
 use crate::{LeaseAction, LeaseId, QueueScope};
 
-/// Returns a dispatcher whose replicas work on one call each, and at which three more may wait for
-/// any replica.
+/// Returns a dispatcher whose replicas work on one call each, with a queue of the tier in which
+/// three more calls may wait.
 pub(super) fn tier_of(replicas: usize, change: impl FnOnce(&mut Options)) -> Machine {
     machine(replicas, |o| {
         o.scope = QueueScope::Tier;

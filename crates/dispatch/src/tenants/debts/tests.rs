@@ -14,7 +14,7 @@ fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Rates at which a test says when the debts of two tenants are paid.
+/// A stub of the rates: the test sets the times at which the debts of two tenants are paid.
 #[derive(Default)]
 struct Debts {
     paid_at: Mutex<[Instant; 2]>,
@@ -47,14 +47,14 @@ impl Charged for Debts {
     fn note_refused(&self, _: TenantId) {}
 }
 
-/// Queues in front of debts that are paid at these milliseconds.
+/// Returns queues of two tenants whose debts are paid at these times, in milliseconds.
 fn queues<T>(paid_at: [u64; 2]) -> (Arc<Debts>, DebtQueues<T>) {
     let debts = Arc::new(Debts::default());
     debts.set(paid_at);
     (debts.clone(), DebtQueues::new(debts, DebtOptions::default()))
 }
 
-/// Has work wait.
+/// Enters work that has to wait, and returns its place.
 fn hold<T>(queues: &mut DebtQueues<T>, now: Instant, tenant: TenantId, work: T) -> DebtPlace {
     queues.enter(now, tenant, NEVER, || work).unwrap().expect("the tenant is in debt, or others wait")
 }
@@ -247,8 +247,8 @@ fn work_is_refused_if_it_may_not_wait_or_if_too_much_work_waits() {
 }
 
 proptest! {
-    /// Whatever waits and leaves, each tenant's work starts once, in the order of arrival, and its
-    /// use is at most what the rate allows and the last use.
+    /// Whatever work enters and leaves, each tenant's work starts exactly once and in order of
+    /// arrival, and the tenant uses at most what its rate allows plus its last use.
     #[test]
     fn each_tenants_work_starts_in_order_of_arrival_and_within_its_rate(
         steps in prop::collection::vec((0_u16..3, 1_u64..2_000, 0_u8..10), 1..300),

@@ -23,10 +23,10 @@ use tenant::{Tenant, Waiting};
 /// A wake-up may come late. The units of up to 45 ms for which work waited are caught up then, so
 /// that a busy machine does not lower the rates.
 ///
-/// With *lending*, unused units of the total are lent to tenants that wait, in that same order.
-/// An owner that comes back finds its own units as before, so its work starts at once; all together
-/// then exceed the total by the owner's burst, for which lending pauses. Without lending,
-/// rates are hard limits.
+/// With *lending*, unused units of the total are lent to tenants that wait, in that same order. A
+/// tenant that resumes work still has its own units, so its work starts at once; all tenants
+/// together then exceed the total by that tenant's burst, for which lending pauses. Without
+/// lending, rates are hard limits.
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`enter`](Self::enter), [`cancel`](Self::cancel), [`charge`](Self::charge),
@@ -76,8 +76,8 @@ pub struct TenantQueues<T> {
 pub struct TenantQueueOptions {
     /// Number of tenants, whose ids are below it.
     pub tenants: u16,
-    /// Most that may wait: half of it is divided among the tenants, the rest is common. None if the
-    /// user bounds what enters.
+    /// Maximum number of waiting items. Half of it is divided evenly among the tenants, and any
+    /// tenant may use the rest. None if the caller limits the waiting work itself.
     pub waiting_max: Option<u32>,
     /// Units of a tenant that were not used and may be used later, if they are more than those of
     /// 10 ms. Work arrives at random: without some units, one of a low rate would wait for most of

@@ -1,4 +1,4 @@
-//! The queue of a tenant.
+//! The queue of one tenant's work.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,27 @@ use sherwood_model::{Instant, TenantId};
 
 use super::LATE_MAX;
 
-/// Work that a tenant's rate pays for, in the order of arrival.
+/// The work that waits for one tenant's rate, in the order of arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Tenant<T> {
     /// Work that waits for this tenant's rate.
     queue: BTreeMap<u64, Waiting<T>>,
     /// Work of this tenant that waits, in its own queue or in the common one.
     pub(super) waiting: u32,
-    /// The time since which something waits without a break, if something does.
+    /// The time since which this queue has not been empty, if it is not empty now.
     waits_since: Instant,
-    /// Units of what waits.
+    /// Sum of the units of the waiting work.
     waiting_units: f64,
-    /// Virtual time at which the next work starts: all units by the rate, own and lent.
+    /// Virtual time at which the next work starts: all units that the tenant has used, own and
+    /// lent, divided by its rate.
     pub(super) tag: Instant,
     pub(super) refused: u64,
 }
 
-/// Work that waits.
+/// Waiting work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting<T> {
-    /// The tenant whose work it is.
+    /// The tenant that the work belongs to.
     pub(super) tenant: TenantId,
     pub(super) work: T,
     pub(super) units: f64,
@@ -45,23 +46,23 @@ impl<T> Default for Tenant<T> {
 }
 
 impl<T> Tenant<T> {
-    /// True if nothing waits for this tenant's rate.
+    /// Returns true if no work waits for this tenant's rate.
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Units of what waits.
+    /// Returns the sum of the units of the waiting work.
     pub(super) fn waiting_units(&self) -> f64 {
         self.waiting_units
     }
 
-    /// The time since which work that starts now has kept the rate from being unused, no longer ago
-    /// than [`LATE_MAX`].
+    /// Returns the time since which work has been waiting, so that the rate was in demand, but at
+    /// most [`LATE_MAX`] ago.
     pub(super) fn waits_since(&self, now: Instant) -> Instant {
         self.waits_since.max(now - LATE_MAX)
     }
 
-    /// Adds work, and returns how much waits with it.
+    /// Adds work, and returns the number of waiting items including it.
     pub(super) fn push(&mut self, now: Instant, serial: u64, waiting: Waiting<T>) -> usize {
         if self.queue.is_empty() {
             self.waits_since = now;
@@ -83,7 +84,7 @@ impl<T> Tenant<T> {
         self.take(*serial)
     }
 
-    /// Removes the work of this serial number.
+    /// Removes the work with this serial number.
     pub(super) fn take(&mut self, serial: u64) -> Option<Waiting<T>> {
         let waiting = self.queue.remove(&serial)?;
         // Exact when nothing waits, so that rounding errors do not add up.

@@ -80,10 +80,9 @@ pub(super) struct Backend {
     active: BTreeMap<AttemptId, ReplicaId>,
     /// Leases that have not ended, with the replicas of those that hold a slot.
     leases: BTreeMap<LeaseId, Option<ReplicaId>>,
-    /// Share of the fetches that come with a lease, need a write or belong to a request, in
-    /// percent.
+    /// Percentage of the fetches that come with a lease, depend on a write or belong to a request.
     with_hooks: u64,
-    /// The latest write that a replica was said to have applied.
+    /// The sequence number of the latest write that a replica was reported to have applied.
     applied: u64,
     waiting: BTreeMap<Waiter, (Key, Instant)>,
     versions: Vec<u64>,
@@ -239,7 +238,7 @@ impl Backend {
         echoes
     }
 
-    /// Asks for a lease. Some clients never end theirs, and some end it twice.
+    /// Asks for a lease, and plans that its client ends it never, once or twice.
     fn lease(&mut self, now: Instant, demand: &Demand, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         let timeout = self.options.timeout;
         let down_before = self.down();
@@ -297,7 +296,7 @@ impl Backend {
         }
     }
 
-    /// Takes in what the dispatcher says of leases.
+    /// Records and checks the dispatcher's notifications about leases.
     fn follow_leases(&mut self) {
         while let Some(action) = self.dispatch.poll_lease() {
             match action {
@@ -505,8 +504,8 @@ impl Backend {
         assert!(live.values().all(|replicas| replicas.len() <= ATTEMPTS_MAX), "too many attempts: {live:?}");
     }
 
-    /// Checks that no attempt waits for any replica while one that may answer has room, and that
-    /// one is left for each.
+    /// Checks the queue of the tier: no attempt in it waits while a suitable replica has a free
+    /// slot, and every attempt still has a replica that it may use.
     fn check_tier(&self, now: Instant) {
         let Dispatch { tier, replicas, fetches, attempts, options, .. } = &self.dispatch;
         let Some(tier) = tier else { return };
