@@ -17,7 +17,7 @@ pub enum ReloadError {
     /// Settings differ that a running node cannot change.
     #[error("nothing was changed: a restart is needed for {}", .0.join(", "))]
     NeedsRestart(Vec<String>),
-    /// The file has no listener, so that all of them would be removed.
+    /// The file has no listener, so all listeners would be removed.
     #[error(
         "nothing was changed: the file has no listener, so all would be removed and their clients disconnected; \
          give it a [[listener]], or ask for it by POST /v1/reload?remove_all_listeners=true"
@@ -34,17 +34,18 @@ pub type Reloaded = Result<Vec<String>, ReloadError>;
 /// Options of a reload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReloadOptions {
-    /// True if a file without a listener removes those that the node has; refused otherwise, since
-    /// a file that was truncated by mistake has none.
+    /// True if a configuration file without listeners may remove all listeners of the node.
+    /// Otherwise such a reload is refused, because a file truncated by mistake has no listeners
+    /// either.
     pub may_remove_all_listeners: bool,
 }
 
-/// A request of the admin API for a reload.
+/// A request for a reload, received by the admin API.
 #[derive(Debug)]
 pub struct ReloadRequest {
     /// The options of the reload.
     pub options: ReloadOptions,
-    /// The sender of the result to the client.
+    /// The channel that returns the result to the client.
     pub answer: oneshot::Sender<Reloaded>,
 }
 
@@ -56,7 +57,8 @@ pub(crate) struct ReloadRequests(Mutex<Option<mpsc::Sender<ReloadRequest>>>);
 const WAITING_MAX: usize = 4;
 
 impl ReloadRequests {
-    /// Asks for a reload; none if this node has no reader of a file, or too many requests wait.
+    /// Requests a reload and waits for its result; returns none if no receiver takes the requests
+    /// of this node, or too many requests wait.
     pub(crate) async fn ask(&self, options: ReloadOptions) -> Option<Reloaded> {
         let sender = self.0.lock().expect("no panics while held").clone()?;
         let (answer, answered) = oneshot::channel();

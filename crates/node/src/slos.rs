@@ -28,7 +28,7 @@ pub(crate) struct Counted {
 #[derive(Debug)]
 pub(crate) struct Slos(Vec<(SloScope, Mutex<TrackedSlo>)>);
 
-/// The requests, the state and the counts of one SLO.
+/// The recent requests, the state and the counts of one SLO.
 #[derive(Debug)]
 struct TrackedSlo {
     requests: RequestWindow,

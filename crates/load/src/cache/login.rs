@@ -32,11 +32,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LINE_BYTES_MAX: usize = 4 << 10;
 
 impl Login {
-    /// Logs in: `AUTH` with Redis's protocol, with memcached's the set that it takes for a login,
-    /// or SASL with its binary one.
+    /// Logs in: with `AUTH` in Redis's protocol, with the `set` command that memcached's text
+    /// protocol uses for authentication, or with SASL in its binary protocol.
     ///
     /// # Errors
-    /// The system's, and the answer if it is a refusal.
+    /// I/O errors, and the target's answer if it refuses the login.
     pub(super) fn send(&self, protocol: Protocol, mut stream: &TcpStream) -> io::Result<()> {
         let Self { user, password } = self;
         stream.set_read_timeout(Some(TIMEOUT))?;

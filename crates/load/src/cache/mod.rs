@@ -1,4 +1,4 @@
-//! Gets and sets to a cache that speaks one of memcached's protocols or Redis's.
+//! A load of gets and sets to a cache that speaks one of memcached's protocols or Redis's protocol.
 //!
 //! One thread drives all connections, with non-blocking sockets that are registered once with
 //! `epoll(7)`. It sleeps in `ppoll(2)`, whose timeout has nanoseconds: at tens of thousands of
@@ -38,14 +38,14 @@ use crate::{Control, LoadError, Pace, Report, within};
 
 pub use login::Login;
 
-/// The protocol of the load's target. In all, keys are limited to what memcached accepts, 1 to 250
-/// bytes without blanks, so that any load can be sent to either.
+/// The protocol of the load's target. In every protocol, keys are limited to what memcached
+/// accepts, 1 to 250 bytes without blanks, so that any load can be sent with any protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// memcached's text protocol: `get` and `set`.
     Memcached,
-    /// memcached's binary protocol: `get`, or `getq` for each of several keys with a `noop` behind
-    /// them, and `set`.
+    /// memcached's binary protocol: `set` and `get`, or for several keys a `getq` each, followed by
+    /// a `noop`.
     MemcachedBinary,
     /// Redis's, RESP2 in database 0: `GET`, `MGET` and `SET`.
     Redis,
@@ -72,8 +72,8 @@ pub struct Options {
     /// True if a get that misses is followed by a set.
     pub look_aside: bool,
     /// The deadline of each operation: above 0 and at most 24 hours, sent in whole milliseconds,
-    /// rounded up. Only with memcached's text protocol, whose meta commands state it, and gets of
-    /// one key.
+    /// rounded up. Only supported for gets of one key with memcached's text protocol, whose meta
+    /// commands can carry it.
     pub deadline: Option<Duration>,
     /// The user of every connection; without one, connections do not log in.
     pub login: Option<Login>,

@@ -1,10 +1,10 @@
 //! The requests of a load and their answers, in each protocol.
 //!
-//! The protocols differ in the answer to a get. memcached sends the values found and then `END`;
-//! its binary protocol answers a single key, and sends the values found of several and then the
-//! answer to a `noop`; Redis answers every key in turn, after their number if there is more than
-//! one. [`Answer`] represents all, so that the code that counts them is independent of the
-//! protocol.
+//! The protocols differ in the answer to a get. In memcached's text protocol it is the values found
+//! and then `END`; in its binary protocol a single answer for one key, or for several keys the
+//! values found and then the answer to a `noop`. Redis answers every key in order, preceded by
+//! their number if there are several. [`Answer`] represents all of these, so that the code that
+//! counts them is independent of the protocol.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -69,8 +69,8 @@ pub(super) enum ReplyError {
 }
 
 impl Protocol {
-    /// Appends a get of the operation's keys. Only memcached's text protocol states a deadline, of
-    /// a single key.
+    /// Appends a get of the operation's keys. The deadline is sent only with memcached's text
+    /// protocol and for a single key.
     pub(super) fn get(self, out: &mut Vec<u8>, operation: &Operation, deadline: Option<Duration>) {
         let keys = operation.key.split(|&byte| byte == b' ');
         match (self, deadline) {
@@ -131,8 +131,8 @@ impl Protocol {
     }
 }
 
-/// The number by which a client finds the request of a response; here responses are matched by
-/// their order.
+/// The opaque id by which a client can match responses to requests; unused here, because responses
+/// are matched by their order.
 const OPAQUE: [u8; 4] = [0; 4];
 
 /// Most bytes of one answer that are held: the largest value and the longest line before it.
@@ -174,7 +174,7 @@ impl<'a> From<binary::Reply<'a>> for Answer<'a> {
     }
 }
 
-/// The status of a key that was rejected.
+/// The response status of a key that was rejected.
 const TEMPORARY_FAILURE: u16 = Status::TemporaryFailure as u16;
 
 impl<'a> From<memcached::Reply<'a>> for Answer<'a> {

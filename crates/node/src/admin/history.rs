@@ -32,7 +32,7 @@ pub(crate) struct Asked {
     step_s: Option<u64>,
     /// Only points and events after this time, milliseconds since 1970.
     after_ms: Option<u64>,
-    /// Read by [`sherwood_ports::http::form`].
+    /// The parameter `pretty`, which [`sherwood_ports::http::form`] reads.
     #[serde(rename = "pretty")]
     #[schemars(skip)]
     _pretty: Option<IgnoredAny>,

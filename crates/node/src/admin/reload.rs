@@ -28,7 +28,7 @@ pub(crate) struct ReloadedView {
 pub(crate) struct Asked {
     /// True removes all listeners if the file has none; refused otherwise.
     remove_all_listeners: Option<bool>,
-    /// Read by [`sherwood_ports::http::form`].
+    /// The parameter `pretty`, which [`sherwood_ports::http::form`] reads.
     #[serde(rename = "pretty")]
     #[schemars(skip)]
     _pretty: Option<IgnoredAny>,

@@ -158,8 +158,8 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// Records reports, without those that are malformed or name something unknown. If all are, the
-/// body is refused for the first one's reason.
+/// Records the valid reports of a body. Malformed reports and those with unknown names are left
+/// out; if no report is valid, the whole body is refused with the reason for the first one.
 pub(crate) async fn reports(
     State(core): State<Arc<Core>>,
     body: WholeBody,
@@ -192,8 +192,8 @@ pub(crate) async fn reports(
     Ok(Json(ReportedView { accepted, dropped: taken - accepted, refused: total - taken, error }))
 }
 
-/// Reads the reports of a body. Only a body with a malformed one is read report by report, as that
-/// takes twice the time.
+/// Parses the reports of a body. They are parsed one by one only if the body as a whole is invalid,
+/// because that takes twice the time.
 fn each_report(body: &WholeBody) -> Result<Vec<Result<Report<'_>, Problem>>, Problem> {
     let whole = match body.json::<Vec<Report<'_>>>() {
         Ok(reports) => return Ok(reports.into_iter().map(Ok).collect()),
@@ -207,7 +207,7 @@ fn each_report(body: &WholeBody) -> Result<Vec<Result<Report<'_>, Problem>>, Pro
     Ok(reports)
 }
 
-/// Converts the report at `index` of a body.
+/// Converts the report at `index` of a body, and checks its names.
 fn finish(
     core: &Core,
     index: usize,

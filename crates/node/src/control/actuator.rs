@@ -83,11 +83,11 @@ pub(crate) enum ApplyError {
     Sharing,
 }
 
-/// The backends of a node, by their ids; none where one has no store.
+/// The backends of a node by their ids; none for a backend without a store.
 pub(crate) struct Backends(pub(crate) Vec<Option<Arc<BackendDriver>>>);
 
 impl Backends {
-    /// Puts the parts of a plan that concern backends in force. Backends without a store have none.
+    /// Applies the plans of backends. Plans for backends without a store are ignored.
     fn apply(&self, plans: &[BackendPlan]) {
         for plan in plans {
             if let Some(Some(backend)) = self.0.get(plan.backend.index()) {
@@ -108,8 +108,9 @@ pub(crate) struct OwnCache {
 }
 
 impl OwnCache {
-    /// Applies plans to `cache`, which has `partitions` partitions, to the `limits` of tenants and
-    /// to `backends`, and wakes `housekeeper` when there is something to evict.
+    /// Returns an actuator that applies plans to `cache`, which has `partitions` partitions, to the
+    /// rate `limits` of tenants and to `backends`. It wakes `housekeeper` when there is something
+    /// to evict.
     #[must_use]
     pub(crate) fn new(
         (cache, partitions): (Arc<Cache>, usize),

@@ -1,4 +1,5 @@
-//! The choice of β as events and the admin API show it.
+//! The choice of β (the percentile of latencies that admission assumes), as shown by events and the
+//! admin API.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use sherwood_control::{Admission, AdmissionSeen, BetaChoice};
 use crate::backend::BackendDriver;
 use crate::deadlines::DeadlineCounts;
 
-/// The backends whose admission has a target of missed deadlines, and their deadlines that ended.
+/// The backends with a target share of missed deadlines, and the counts of their ended deadlines.
 pub(crate) struct AdmissionTargets {
     backends: Vec<Arc<BackendDriver>>,
     deadlines: Arc<DeadlineCounts>,
@@ -30,13 +31,13 @@ pub(crate) struct AdmissionView {
 }
 
 impl AdmissionTargets {
-    /// Returns those of `backends` that have a target.
+    /// Selects the backends that have a target share of missed deadlines.
     pub(crate) fn new(backends: &[Option<Arc<BackendDriver>>], deadlines: Arc<DeadlineCounts>) -> Self {
         let backends = backends.iter().flatten().filter(|backend| backend.admit.target().is_some());
         Self { backends: backends.map(Arc::clone).collect(), deadlines }
     }
 
-    /// Returns the lever over them.
+    /// Returns the lever that chooses β for these backends.
     pub(super) fn lever(&self) -> Admission {
         Admission::new(self.backends.iter().filter_map(|of| Some((of.id, of.admit.target()?))))
     }
@@ -49,7 +50,7 @@ impl AdmissionTargets {
         self.backends.iter().map(seen).collect()
     }
 
-    /// Returns the event's text and data for a change.
+    /// Returns the text and data of the event that reports a change of β.
     pub(super) fn changed(&self, change: &BetaChoice) -> (String, Value) {
         let BetaChoice { backend, target, before, beta, reason, applied } = change;
         let name = self.backends.iter().find(|of| of.id == *backend).map_or("", |of| &of.name);

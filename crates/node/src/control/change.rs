@@ -48,7 +48,7 @@ pub(crate) enum ChangeError {
     /// The terms of tenants are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The policy's answer is no division of the totals.
+    /// The policy's answer is not a valid division of the totals.
     #[error("what {policy} proposed was refused, and nothing has changed: {fault}")]
     Division { policy: &'static str, fault: DivisionFault },
     /// The total is too small for the policies' options.

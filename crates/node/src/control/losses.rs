@@ -1,5 +1,5 @@
 //! Losses of cached items that the control loop did not cause: flushes, invalidations of most of a
-//! backend. The misses that follow do not speak against the latest allocation.
+//! backend. The misses that follow are not caused by the latest allocation.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

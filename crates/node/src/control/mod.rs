@@ -1,8 +1,8 @@
-//! Drives the control loop: observes what it needs, and carries out its acts.
+//! Drives the control loop: makes the observations that it needs, and carries out its acts.
 //!
-//! [`ControlLoop`] decides, and has no clock and no counter. This reads the node's, applies plans
-//! by the one [`Actuator`], and reports what was decided as events and to the admin API. When it is
-//! late or fails, the cache keeps its last plan.
+//! [`ControlLoop`] decides, but has no clock and no counters. This module reads those of the node,
+//! applies plans with the node's [`Actuator`], and reports decisions as events and to the admin
+//! API. When it is late or fails, the cache keeps its last plan.
 
 mod actuator;
 mod admission;
@@ -74,19 +74,19 @@ pub(crate) struct ControlParts {
     pub(crate) admission: AdmissionTargets,
 }
 
-/// The control loop of a node.
+/// The control loop of a node, with the parts that it observes and controls.
 pub(crate) struct Control {
     rounds: ControlLoop,
     merger: Merger,
-    /// The node's record of the division among tenants; none without tenants.
+    /// The counters, quotas and trades of the tenants; none without tenants.
     tenants: Option<TenantRecord>,
     actuator: Box<dyn Actuator>,
     parts: ControlParts,
 }
 
 impl Control {
-    /// Creates a loop around `levels`, with the record of the tenants among which they divide, if
-    /// any, starting from the sizes that `actuator` reports.
+    /// Creates a control loop that starts from the sizes reported by `actuator`. `levels` divide
+    /// the cache; with tenants, the second element is their record.
     pub(crate) fn new(
         (levels, tenants): (Levels, Option<TenantRecord>),
         options: Options,
@@ -126,7 +126,7 @@ impl Control {
     /// Checks that a partition can be pinned, and set to `bytes` by hand, if given.
     ///
     /// # Errors
-    /// As those of [`ControlLoop::check_pins`].
+    /// The errors of [`ControlLoop::check_pins`].
     pub(crate) fn check_pin(
         &self,
         partition: PartitionId,
@@ -141,7 +141,7 @@ impl Control {
     /// Checks that these partitions can be pinned together, in a cache of so many bytes.
     ///
     /// # Errors
-    /// As those of [`ControlLoop::check_pins`].
+    /// The errors of [`ControlLoop::check_pins`].
     pub(crate) fn check_pins(
         &self,
         changed: &[(PartitionId, Pin)],
@@ -159,8 +159,8 @@ impl Control {
         self.rounds.check_pins(pins, budgets, total_bytes, |partition| self.actuator.bytes_min(partition))
     }
 
-    /// Pins a partition from the next decision on. The caller has checked it
-    /// ([`Control::check_pin`]).
+    /// Sets a partition's pin (size limits) from the next decision on. The caller has checked the
+    /// pin with [`Control::check_pin`].
     pub(crate) fn pin(&mut self, partition: PartitionId, pin: Pin) {
         self.rounds.pin(partition, pin);
     }
@@ -244,12 +244,13 @@ impl Control {
         self.tenants().map_or(Ok(()), |tenants| self.actuator.apply(&tenants.levels().plan()))
     }
 
-    /// The time at which [`run`](Self::run) has something to do.
+    /// Returns the time at which [`run`](Self::run) has to be called next.
     pub(crate) fn next_timeout(&self) -> Instant {
         self.rounds.next_timeout()
     }
 
-    /// Observes what is due, decides, acts, and reports the decisions.
+    /// Makes the observations that are due, lets the loop decide, and carries out and reports its
+    /// decisions.
     pub(crate) fn run(&mut self, now: Instant) {
         let needs = self.rounds.needs(now);
         let cache = needs.cache.map(|needs| self.observe(now, &needs));
@@ -258,15 +259,15 @@ impl Control {
         self.take_in(now, Seen { cache, tenants });
     }
 
-    /// Decides among partitions now, whether it is due or not.
+    /// Makes a decision among partitions now, whether it is due or not.
     pub(crate) fn decide(&mut self, now: Instant) {
         let needs = self.rounds.levels().needs();
         let seen = self.observe(now, &needs);
         self.take_in(now, Seen { cache: Some(seen), tenants: None });
     }
 
-    /// Takes a step of the division among tenants now, whether it is due or not; nothing without
-    /// tenants.
+    /// Makes a step of the division among tenants now, whether it is due or not; does nothing
+    /// without tenants.
     pub(crate) fn advance(&mut self, now: Instant) {
         let Some(tenants) = self.tenants() else { return };
         let decides = now >= tenants.levels().between().decides_at();
@@ -279,7 +280,7 @@ impl Control {
         self.carry_out(now);
     }
 
-    /// Carries out what the loop has decided.
+    /// Carries out the waiting acts of the loop.
     fn carry_out(&mut self, now: Instant) {
         while let Some(act) = self.rounds.poll_act() {
             match act {
@@ -296,7 +297,8 @@ impl Control {
         }
     }
 
-    /// Publishes what tenants have to other threads, with the measured throughput of `standings`.
+    /// Publishes the tenants' bytes and rates to other threads, with the measured throughput of
+    /// `standings`.
     fn publish(&self, standings: Option<&[TenantStanding]>) {
         if let Some(tenants) = self.tenants() {
             tenants.record.publish(tenants.levels().between(), standings);

@@ -1,4 +1,4 @@
-//! Observations of the node for the control loop.
+//! The node's observations for the control loop.
 
 use sherwood_cache::Cache;
 use sherwood_control::{AdmissionSeen, CacheReport, CacheSeen, MergedNames, PartitionSeen, Report};
@@ -10,8 +10,8 @@ use super::actuator::Held;
 use crate::names::{Names, PartitionName};
 
 impl Control {
-    /// Observes what a decision among partitions needs, and no more. Simulated caches run, and
-    /// misses are timed, only while a policy needs them.
+    /// Makes the observations that a decision among partitions needs, and no others. Simulated
+    /// caches run, and misses are timed, only while a policy needs them.
     pub(super) fn observe(&mut self, now: Instant, needs: &Needs) -> CacheSeen {
         let (parts, levels) = (&self.parts, self.rounds.levels());
         let (cache, telemetry, shadow) = (&parts.cache, &parts.telemetry, &parts.shadow);
@@ -71,7 +71,7 @@ impl Control {
     }
 }
 
-/// Returns what the node saw, under the names of its configuration.
+/// Returns the node's counters by the names of its configuration.
 fn report(
     names: &Names,
     held: &[Held],

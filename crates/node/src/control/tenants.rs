@@ -20,7 +20,7 @@ use crate::tenants::TenantCounters;
 /// Most sentences of trades that are kept.
 const TRADES_MAX: usize = 256;
 
-/// The tenants' counters, what they hold for other threads, and the trades that were said.
+/// The tenants' counters, their bytes and rates for other threads to read, and the reported trades.
 pub(crate) struct TenantRecord {
     setup: Arc<TenancySetup>,
     traffic: Arc<TenantCounters>,
@@ -75,9 +75,9 @@ pub enum TenancyError {
 }
 
 impl TenantRecord {
-    /// Returns the levels of a node's tenants, which start from their baselines, divided in
-    /// proportion to `budgets` of all partitions, and their record. `within` divides a tenant's
-    /// bytes from then on.
+    /// Returns the two levels of a node's tenants, and the record of the tenants. They start from
+    /// the tenants' baselines, which are split among the partitions in proportion to `budgets`.
+    /// From then on, `within` divides each tenant's bytes.
     pub(crate) fn open(
         setup: Arc<TenancySetup>,
         total_bytes: u64,
@@ -112,12 +112,12 @@ impl TenantRecord {
         &self.quotas
     }
 
-    /// The counters of the tenants.
+    /// Returns the counters of the tenants.
     pub(super) fn traffic(&self) -> &TenantCounters {
         &self.traffic
     }
 
-    /// Keeps the trades of a decision made at the wall time `unix_ms`.
+    /// Records the trades of a decision that was made at the wall time `unix_ms`.
     pub(super) fn note(&mut self, decision: &TenantDecision, unix_ms: u64) {
         self.decisions += 1;
         for sentence in &decision.trades {
@@ -128,7 +128,8 @@ impl TenantRecord {
         }
     }
 
-    /// Publishes what tenants have, with the measured throughput of `standings`, if given.
+    /// Publishes the tenants' bytes and rates, with the measured throughput of `standings`, if
+    /// given.
     pub(super) fn publish(&self, between: &TenantController, standings: Option<&[TenantStanding]>) {
         let mut quotas = self.quotas.0.lock().expect("no panics while held");
         quotas.resize(between.bytes().len(), Quota::default());
@@ -150,32 +151,32 @@ pub(crate) struct TenantLevels<'a> {
 }
 
 impl<'a> TenantLevels<'a> {
-    /// Both levels.
+    /// Returns both levels.
     pub(crate) fn levels(self) -> &'a TwoLevels {
         self.levels
     }
 
-    /// The declared tenants and resources.
+    /// Returns the declared tenants and resources.
     pub(super) fn setup(self) -> &'a TenancySetup {
         &self.record.setup
     }
 
-    /// The counters of the tenants.
+    /// Returns the counters of the tenants.
     pub(super) fn traffic(self) -> &'a TenantCounters {
         &self.record.traffic
     }
 
-    /// Decisions between tenants since the start.
+    /// Returns the number of decisions between tenants since the start.
     pub(crate) fn decisions(self) -> u64 {
         self.record.decisions
     }
 
-    /// The latest trades, oldest first, at most 256.
+    /// Returns the latest trades, oldest first, at most 256.
     pub(crate) fn trades(self) -> impl Iterator<Item = &'a SaidTrade> {
         self.record.trades.iter()
     }
 
-    /// Returns the policy between these tenants that has this name.
+    /// Returns the policy with this name, for the division between these tenants.
     pub(super) fn policy_between(self, name: &str) -> Result<Box<dyn TenantPolicy>, TenantPolicyError> {
         sherwood_policy::tenants::by_name(name, policy_options(self.setup()))
     }
@@ -206,7 +207,8 @@ impl<'a> TenantLevels<'a> {
     /// Returns the division that the policy finds with other weights and with more tenants.
     ///
     /// # Errors
-    /// As those of [`changed_terms`](Self::changed_terms), and if what the policy finds is refused.
+    /// The errors of [`changed_terms`](Self::changed_terms), or the refusal of an invalid division by
+    /// the policy.
     pub(crate) fn what_if(
         self,
         weights: &[(TenantId, f64)],

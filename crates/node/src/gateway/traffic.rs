@@ -18,12 +18,12 @@ pub(super) struct Traffic<'a> {
 }
 
 impl Traffic<'_> {
-    /// Waits until the debt of the tenant is paid and its requests that came before have begun, and
-    /// charges the `bytes` of the request.
+    /// Waits until the tenant's debt is paid and its earlier requests have started, and charges the
+    /// `bytes` of the request.
     ///
     /// # Errors
-    /// If that takes longer than the request may wait: until its earliest deadline, or the longest
-    /// timeout of its backends; or if too many wait.
+    /// If the wait would exceed the request's earliest deadline or the longest timeout of its
+    /// backends, or if too many requests wait.
     pub(super) async fn admit(
         &self,
         arrival: Instant,
@@ -40,7 +40,7 @@ impl Traffic<'_> {
         })
     }
 
-    /// Charges the bytes of the answer.
+    /// Charges the bytes of the answer to the tenant.
     pub(super) fn charge(&self, bytes: usize) {
         if let (Some(network), Some(tenant)) = (&self.core.network, self.tenant) {
             network.charge_answer(tenant, bytes);

@@ -30,8 +30,8 @@ pub(super) struct Behind {
     pub(super) writes: Option<WriteThrough>,
 }
 
-/// Memory of a key that waits for its value, without its name: its places in the call, in the
-/// backend's machine and here, bytes. Chosen: more than they take.
+/// Memory of a key that waits for its value, except its name, in bytes: its entries in the call, in
+/// the backend's state machine and in this module. Chosen above their actual size.
 const WAITING_BYTES: usize = 512;
 
 impl Backends for Behind {

@@ -1,4 +1,4 @@
-//! Counters, times, errors and events of the node, and what it shows of them.
+//! Counters, times, errors and events of the node, and their export as metrics and logs.
 
 pub(crate) mod errors;
 pub(crate) mod events;

@@ -1,8 +1,8 @@
 //! Checks the snapshot's path, which must be free or have a file that a node wrote: a snapshot is
 //! removed after reading, and writing replaces it, so a mistyped path could destroy another file.
 //!
-//! A file that is not known for a node's may be a snapshot whose beginning is damaged. It does not
-//! prevent the start, but is neither read nor replaced.
+//! A file that does not begin like a file of a node may be a snapshot whose beginning is damaged.
+//! It does not prevent the start, but is neither read nor replaced.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,7 @@ pub(super) struct Foreign {
     pub(super) path: PathBuf,
     /// Kind of the file, such as `a directory`.
     pub(super) what: &'static str,
-    /// True for a plain file that can be read, which may be a damaged snapshot.
+    /// True for a readable regular file, which may be a damaged snapshot.
     pub(super) may_be_damaged: bool,
 }
 
@@ -64,7 +64,7 @@ fn begins_as_ours(mut file: File) -> io::Result<bool> {
         || begin[..length].iter().all(|byte| *byte == 0))
 }
 
-/// The kind of a file that no node wrote, or whose beginning is damaged.
+/// The description of a file that no node wrote, or whose beginning is damaged.
 const UNKNOWN: &str = "a file that is no snapshot of Sherwood, or a damaged one";
 
 /// Number of leading zero bytes by which a file counts as one whose data did not reach the disk.

@@ -52,8 +52,8 @@ use write::{try_out, write};
 
 impl SnapshotSetup {
     /// Checks at start-up that the file can be written and that it would replace no foreign file.
-    /// Returns the reason for which the node has to do without snapshots, if there is one: a file
-    /// in the place that may be a damaged snapshot or not.
+    /// If a file at this path may be a damaged snapshot, returns the reason for which the node runs
+    /// without snapshots.
     pub(crate) fn try_out(&self) -> Result<Option<String>, StartError> {
         let failed = |error| StartError::Snapshot { path: self.path.display().to_string(), error };
         if let Some(Foreign { path, what, may_be_damaged }) = foreign(self).map_err(failed)? {

@@ -16,8 +16,8 @@ use super::exporter::Headers;
 /// Largest answer of a collector that is read, bytes: a message of protobuf or an error page.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// An HTTP client over the connections of backends' connectors. A request whose headers the
-/// collector refuses is sent once more if their file has changed. Its caller limits the time.
+/// An HTTP client over the same kind of connections as to backends. A request whose headers the
+/// collector refuses is sent once more if their file has changed. The caller limits the total time.
 #[derive(Debug)]
 pub(super) struct CollectorClient {
     client: Client<HttpConnector, Body>,
@@ -29,9 +29,9 @@ impl CollectorClient {
         Self { client: Client::builder(TokioExecutor::new()).build(connector), headers }
     }
 
-    /// Sends a request with these headers added, and once more if its connection ended: the
-    /// collector may have ended a kept one as it was used again. Spans have ids, so a collector can
-    /// tell those that it has received twice.
+    /// Sends a request with these headers, and once more if its connection was closed before an
+    /// answer: the collector may have closed a kept-alive connection just as it was reused. Spans
+    /// have ids, so a collector can recognise duplicates.
     async fn send(
         &self,
         mut request: Request<Bytes>,
@@ -49,7 +49,7 @@ impl CollectorClient {
     }
 }
 
-/// True if a connection ended before it had brought an answer.
+/// Returns true if a connection was closed before it delivered an answer.
 fn is_end(error: &legacy::Error) -> bool {
     let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.any(|cause| {

@@ -44,8 +44,8 @@ impl Parent {
     }
 }
 
-/// Returns the id of the request that a client sends with these headers: the last 8 bytes of its
-/// trace's id. None without a trace.
+/// Returns the request id for these headers: the last 8 bytes of the trace id; none without a
+/// trace.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<RequestId> {
     let parent = Parent::parse(headers.get(TRACEPARENT)?.as_bytes())?;
     let [.., a, b, c, d, e, f, g, h] = parent.trace.to_bytes();

@@ -46,7 +46,7 @@ pub enum SpanExportError {
     Options(#[from] ExporterBuildError),
 }
 
-/// The headers that are sent to the collector, whose file is read again when it changes.
+/// The headers that are sent to the collector. Their file is read again when it changes.
 pub(super) type Headers = Arc<Watched<HeaderMap>>;
 
 /// An exporter of spans, with its headers.
@@ -83,7 +83,7 @@ pub(super) fn open(export: &SpanExport, instance: &str) -> Result<Exporter, Span
     Ok(Exporter { spans: exporter, headers })
 }
 
-/// Adds the present headers to each call of gRPC.
+/// Adds the current headers to each gRPC call.
 fn with_metadata(
     headers: &Headers,
 ) -> impl FnMut(Request<()>) -> Result<Request<()>, Status> + Clone + Send + Sync + 'static + use<> {
@@ -108,7 +108,7 @@ fn resource(instance: &str) -> Resource {
         .build()
 }
 
-/// Opens the file of headers; no file has none.
+/// Opens the headers file; without a file there are no headers.
 pub(super) fn open_headers(file: Option<PathBuf>) -> Result<Headers, AccessError> {
     let read = move |reader: &mut Reader| match &file {
         Some(path) => headers(path, reader),

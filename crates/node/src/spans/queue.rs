@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 /// Most spans that wait, of some 2 KiB each. Chosen: those of a second at 1,000 sampled requests
 /// per second, or of a pause of the collector at fewer.
 pub(super) const QUEUE_MAX: usize = 4_096;
-/// Most bytes of the spans that wait.
+/// Maximum size of all queued spans, bytes.
 pub(crate) const SPANS_BYTES_MAX: usize = QUEUE_MAX * (2 << 10);
 /// Most spans of an export, which begins as soon as there are that many. The default of
 /// OpenTelemetry.

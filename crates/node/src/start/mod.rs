@@ -179,7 +179,7 @@ impl Node {
         self.admin.map(|address| format!("{}://{address}", self.scheme))
     }
 
-    /// Returns the addresses of the listeners of a protocol, in the order of the setup.
+    /// Returns the addresses of a protocol's listeners, in the order of the configuration.
     #[must_use]
     pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
         self.listeners().addresses(protocol)
@@ -284,7 +284,7 @@ fn admin_port(setup: &Setup) -> PortKind {
     }
 }
 
-/// Serves the admin port and the port of OTLP.
+/// Starts to serve the admin port and the OTLP port.
 fn serve_http(
     admin: Option<Port>,
     otlp: Option<Port>,
@@ -382,7 +382,7 @@ impl Parts {
         }
     }
 
-    /// Returns the parts that the control loop observes and reports to.
+    /// Returns the parts of the node that the control loop observes and reports to.
     fn control_parts(
         &self,
         setup: &Setup,
@@ -403,7 +403,8 @@ impl Parts {
         }
     }
 
-    /// Returns the actuator of the node's own cache, or of external `instances`.
+    /// Returns an actuator for the node's own cache, or for external cache `instances` if there are
+    /// any.
     fn actuator(&self, setup: &Setup, instances: &[Arc<Instance>], keeper: Thread) -> Box<dyn Actuator> {
         let plans_for = Backends(self.backends.clone());
         if !instances.is_empty() {

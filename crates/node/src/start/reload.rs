@@ -24,7 +24,7 @@ impl Node {
     ///
     /// # Errors
     /// Fails, and changes nothing, if a restart is needed, a value is refused, or all listeners
-    /// would be removed and `options` do not say so.
+    /// would be removed and `options` do not allow it.
     pub fn reload(&self, old: &Config, new: &Config, options: ReloadOptions) -> Reloaded {
         let removes_all = !old.listeners.is_empty() && new.listeners.is_empty();
         if removes_all && !options.may_remove_all_listeners {

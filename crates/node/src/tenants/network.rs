@@ -15,26 +15,26 @@ use tokio::sync::{Notify, oneshot};
 /// The rates of tenants' network traffic.
 pub(crate) struct TenantNetwork {
     gate: Arc<TenantGate>,
-    /// The requests to the gateway that wait.
+    /// The gateway requests that wait.
     requests: Mutex<Requests>,
-    /// Wakes the task that starts them, because the time of the next start has become earlier.
+    /// Wakes the task that starts waiting requests, because the time of the next start has become
+    /// earlier.
     earlier: Notify,
     /// The traffic that is counted.
     legs: Legs,
     clock: Clock,
 }
 
-/// The requests to the gateway that wait until the debts of their tenants are paid.
+/// The gateway requests that wait until the debts of their tenants are paid.
 struct Requests {
-    /// The senders through which they are told to start.
+    /// The waiting requests, each represented by the channel that tells it to start.
     waiting: DebtQueues<oneshot::Sender<()>>,
-    /// True while a task starts them; it ends when none waits.
+    /// True while a task runs that starts waiting requests. The task ends when no request waits.
     are_watched: bool,
 }
 
 impl TenantNetwork {
-    /// Creates the rates of the declared tenants, without limits; none without a resource of this
-    /// kind.
+    /// Creates unlimited rates for the declared tenants; none without a network resource.
     pub(crate) fn new(tenancy: &TenancySetup, clock: Clock) -> Option<Self> {
         tenancy.resources.iter().find(|resource| resource.kind == ResourceKind::Network)?;
         // A configuration has at most 1,024 tenants.
@@ -49,7 +49,7 @@ impl TenantNetwork {
         Self { gate, requests: Mutex::new(requests), earlier: Notify::new(), legs, clock }
     }
 
-    /// Returns the rates, which listeners charge for their clients.
+    /// Returns the gate with the tenants' rates, which listeners charge for their clients.
     pub(crate) fn gate(&self) -> Arc<TenantGate> {
         Arc::clone(&self.gate)
     }
@@ -59,7 +59,7 @@ impl TenantNetwork {
         self.gate.set_rates(self.clock.now(), total_per_s, per_s);
     }
 
-    /// Charges bytes of an answer of the gateway.
+    /// Charges a tenant for the bytes of an answer of the gateway.
     pub(crate) fn charge_answer(&self, tenant: TenantId, bytes: usize) {
         self.gate.charge(self.clock.now(), tenant, bytes as f64);
     }
@@ -71,11 +71,11 @@ impl TenantNetwork {
         }
     }
 
-    /// Waits until a tenant's debt is paid and those of its requests that came before have begun,
-    /// and charges the `bytes` of the request.
+    /// Waits until a tenant's debt is paid and its earlier requests have started, and charges the
+    /// `bytes` of the request.
     ///
     /// # Errors
-    /// If that is later than `latest`, or the request may not wait.
+    /// If the request would start later than `latest`, or may not wait.
     pub(crate) async fn admit(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -90,7 +90,8 @@ impl TenantNetwork {
         }
     }
 
-    /// Has a request wait behind those of its tenant; none if it may begin at once.
+    /// Queues a request behind the earlier ones of its tenant, and returns its place; none if it
+    /// may start at once.
     fn enter(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -114,7 +115,7 @@ impl TenantNetwork {
         Ok(Some(Place { network: self, place, start }))
     }
 
-    /// Starts the requests whose tenants' debts are paid, until none waits.
+    /// Starts requests as soon as their tenants' debts are paid, until no request waits.
     async fn watch(self: Arc<Self>) {
         while let Some(wait) = self.start_paid() {
             tokio::select! {
@@ -125,7 +126,8 @@ impl TenantNetwork {
     }
 
     /// Starts the requests whose tenants' debts are paid by now. Returns the time until the next
-    /// look; none if no request waits, and then the next one that does starts another task.
+    /// check; none if no request waits. The task then ends, and the next request that waits spawns
+    /// a new one.
     fn start_paid(&self) -> Option<Duration> {
         let mut requests = self.requests();
         let now = self.clock.now();
@@ -138,7 +140,7 @@ impl TenantNetwork {
         due.map(|due| (due - now).max(LOOK_MIN))
     }
 
-    /// Returns what a tenant has used, its clients that wait, and its refused requests.
+    /// Returns a tenant's use, and the numbers of its waiting and refused work items.
     pub(crate) fn used(&self, tenant: TenantId) -> TenantUse {
         self.gate.used(tenant)
     }
@@ -148,7 +150,8 @@ impl TenantNetwork {
     }
 }
 
-/// The place of a request to the gateway, given up when it is dropped: its client may disconnect.
+/// The place of a gateway request in the queue. Dropping it withdraws the request, as when its
+/// client disconnects.
 struct Place<'a> {
     network: &'a TenantNetwork,
     place: DebtPlace,
@@ -156,7 +159,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Refuses the request, which may wait no longer; none if it has started.
+    /// Refuses the request, which must not wait longer; returns none if it has started.
     fn refuse(&self) -> Option<TenantRefusal> {
         self.network.requests().waiting.refuse(self.network.clock.now(), self.place)
     }
@@ -168,11 +171,11 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Most requests to the gateway that wait. The other HTTP connections are left to tenants without
-/// debts, and to administrators.
+/// Maximum number of gateway requests that wait. The remaining HTTP connections are left to tenants
+/// without debts, and to administrators.
 const WAITING_MAX: u32 = HTTP_CONNECTIONS_MAX as u32 / 2;
 
-/// Least time between two looks at what waits.
+/// Minimum time between two checks of the waiting requests.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -185,10 +188,10 @@ mod tests {
     use super::*;
 
     const TENANT: TenantId = TenantId(0);
-    /// Bytes a second.
+    /// The tenant's rate, bytes per second.
     const RATE: f64 = 1_000.0;
 
-    /// A network of one tenant, whose clock the test moves.
+    /// Returns a network with one tenant, and the clock that the test advances.
     fn network(over: OverRate) -> (&'static AtomicU64, Arc<TenantNetwork>) {
         let nanos: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(5_000_000_000)));
         let options = DebtOptions { waiting_max: Some((4, 1)), over };

@@ -1,4 +1,4 @@
-//! An export of spans as received. A malformed part costs itself, never its neighbours.
+//! An export of spans as received. A malformed part is dropped without affecting the others.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::{DecodeError, Message};
 
-/// The spans of an export, without malformed ones.
+/// The spans of an export, except malformed ones.
 #[derive(Debug, Default)]
 pub(super) struct Export {
     pub(super) resources: Vec<ResourceSpans>,
@@ -25,16 +25,17 @@ pub(super) struct ResourceSpans {
 #[derive(Debug, Default)]
 pub(super) struct Refused {
     pub(super) spans: u64,
-    /// The reason for the first one.
+    /// The reason for the first refusal.
     pub(super) first: Option<String>,
 }
 
-/// Most spans of an export; the others are refused. Exporters send some thousands at a time.
+/// Maximum number of spans in an export; further ones are refused. Exporters send some thousands at
+/// a time.
 const SPANS_MAX: usize = 1 << 16;
 
 impl Refused {
-    /// Returns true if an export with this many spans may have one more; counts one that it may
-    /// not.
+    /// Returns true if an export with this many spans may have one more; otherwise counts a refused
+    /// span.
     pub(super) fn has_room(&mut self, spans: usize) -> bool {
         let has_room = spans < SPANS_MAX;
         if !has_room {
@@ -43,26 +44,26 @@ impl Refused {
         has_room
     }
 
-    /// Counts a span that is malformed for this reason.
+    /// Counts a refused span, and keeps the reason if it is the first.
     pub(super) fn count(&mut self, reason: impl ToString) {
         self.spans += 1;
         self.first.get_or_insert_with(|| reason.to_string());
     }
 
-    /// Returns the part that was read; counts one that was not.
+    /// Returns the part if it could be read; otherwise counts it as refused.
     pub(super) fn read<T, E: ToString>(&mut self, part: Result<T, E>) -> Option<T> {
         part.map_err(|error| self.count(error)).ok()
     }
 }
 
-/// `ExportTraceServiceRequest`, with its parts unread.
+/// `ExportTraceServiceRequest`, whose parts are not decoded yet.
 #[derive(Clone, PartialEq, Message)]
 struct UnreadExport {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     resource_spans: Vec<Bytes>,
 }
 
-/// `ResourceSpans`, with its parts unread.
+/// `ResourceSpans`, whose parts are not decoded yet.
 #[derive(Clone, PartialEq, Message)]
 struct UnreadResource {
     #[prost(bytes = "bytes", tag = "1")]
@@ -71,7 +72,7 @@ struct UnreadResource {
     scope_spans: Vec<Bytes>,
 }
 
-/// `ScopeSpans`, with its spans unread.
+/// `ScopeSpans`, whose spans are not decoded yet.
 #[derive(Clone, PartialEq, Message)]
 struct UnreadScope {
     #[prost(bytes = "bytes", repeated, tag = "2")]
@@ -79,7 +80,7 @@ struct UnreadScope {
 }
 
 impl Export {
-    /// Reads an export in OTLP's protobuf.
+    /// Decodes an export in OTLP's protobuf encoding.
     ///
     /// # Errors
     /// When the outermost message cannot be read.

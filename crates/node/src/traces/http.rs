@@ -23,8 +23,9 @@ const JSON: &str = "application/json";
 
 /// Largest export without compression, bytes.
 pub(super) const EXPORT_BYTES_MAX: u64 = 16 << 20;
-/// Most memory of a decoded export for each of its bytes: of an attribute without key and value,
-/// which has two. Spans are bounded in number.
+/// Maximum memory of a decoded export, as a multiple of its encoded size. The worst case is an
+/// attribute without key and value, which takes two encoded bytes. The number of spans is limited
+/// separately.
 pub(super) const DECODED_RATIO: usize = 32;
 
 /// Takes an export of spans and answers as OTLP defines it.
@@ -47,7 +48,7 @@ pub(crate) async fn export(
     })
 }
 
-/// Returns the answer to an export of which these spans were refused.
+/// Returns the answer to an export with these refused spans.
 pub(super) fn answer(refused: Refused) -> ExportTraceServiceResponse {
     let partial_success = refused.first.map(|first| ExportTracePartialSuccess {
         rejected_spans: i64::try_from(refused.spans).unwrap_or(i64::MAX),

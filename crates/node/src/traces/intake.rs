@@ -24,8 +24,8 @@ const ATTEMPT: &str = "sherwood.attempt";
 /// The attribute of a resource that tells processes of a service apart.
 const INSTANCE: &str = "service.instance.id";
 
-/// Adds the spans of an export, records what has ended, and returns the spans that were refused
-/// because they are malformed.
+/// Adds the spans of an export to their traces, records the traces that have ended, and returns the
+/// refused malformed spans.
 pub(super) fn take(core: &Core, export: Export) -> Refused {
     let Export { resources, mut refused } = export;
     let own = core.spans.as_ref().map(|spans| spans.instance());

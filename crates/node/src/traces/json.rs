@@ -1,8 +1,8 @@
-//! An export in OTLP's JSON: protobuf's JSON mapping, with ids in hexadecimal digits.
+//! An export in OTLP's JSON encoding: protobuf's JSON mapping, with ids in hexadecimal digits.
 //!
-//! As the mapping allows, `null` stands for a field that is not set, integers may be texts, have a
-//! fraction of zero or an exponent, and a value of an enumeration may be its name. Only fields that
-//! are used are read; others may have any form.
+//! As the mapping allows, `null` stands for an unset field, integers may be strings, have a
+//! fraction of zero or an exponent, and an enumeration value may be its name. Only fields that are
+//! used are read; others may have any form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -72,7 +72,7 @@ struct Attribute<'a> {
     value: Option<AttributeValue<'a>>,
 }
 
-/// A value, if it is of a type that a rule can compare.
+/// An attribute's value, if its type is one that rules can compare.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AttributeValue<'a> {
@@ -82,7 +82,7 @@ struct AttributeValue<'a> {
     int_value: Option<Integer>,
 }
 
-/// Reads an export. Bytes that are not UTF-8 are replaced.
+/// Parses an export. Bytes that are not valid UTF-8 are replaced.
 ///
 /// # Errors
 /// When the body is not a JSON object with a list of `resourceSpans`.
@@ -111,7 +111,7 @@ fn of_resource(resource: JsonResource<'_>) -> Result<Vec<KeyValue>, serde_json::
     attributes(resource.attributes)
 }
 
-/// Appends the spans of a scope, beside `count` others of the export.
+/// Appends the spans of a scope to an export that has `count` spans of other resources.
 fn spans(scope: &RawValue, count: usize, spans: &mut Vec<Span>, refused: &mut Refused) {
     let scope = refused.read(serde_json::from_str::<UnreadScope<'_>>(scope.get()));
     let unread = scope.and_then(|scope| scope.spans).unwrap_or_default();
@@ -177,7 +177,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// An integer: a number without a fraction, or the text of one.
+/// An integer: a number without a fraction, or a string with such a number.
 #[derive(Clone, Copy)]
 struct Integer(i128);
 
@@ -208,7 +208,7 @@ impl<'de> Deserialize<'de> for Integer {
     }
 }
 
-/// The kind of a span, by number or name.
+/// The kind of a span, given by number or name.
 struct Kind(i32);
 
 impl<'de> Deserialize<'de> for Kind {
@@ -217,7 +217,7 @@ impl<'de> Deserialize<'de> for Kind {
     }
 }
 
-/// The code of a status, by number or name.
+/// The code of a status, given by number or name.
 struct Code(i32);
 
 impl<'de> Deserialize<'de> for Code {
@@ -240,7 +240,7 @@ fn enumeration<'de, D: Deserializer<'de>>(
     value.ok_or_else(|| de::Error::custom(format!("{text:?} is no value of the enumeration")))
 }
 
-/// An integer, or a text.
+/// An integer or a string.
 enum Named<'a> {
     Number(Integer),
     Text(Cow<'a, str>),

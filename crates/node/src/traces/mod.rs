@@ -42,7 +42,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct TraceIntake {
     rules: Rules,
     traces: Mutex<Traces<Counted>>,
-    /// The memory of the traces, which senders of spans make the node hold.
+    /// The memory used by the traces, which depends on the senders of spans.
     memory: Uncounted,
 }
 

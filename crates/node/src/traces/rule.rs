@@ -7,7 +7,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use sherwood_config::SpanRule;
 use sherwood_model::BackendId;
 
-/// True if a span with these attributes has all those of one of the rule's sets.
+/// Returns true if the attributes of a span include all attributes of at least one of the rule's
+/// sets.
 fn matches(rule: &SpanRule, attributes: &[KeyValue]) -> bool {
     rule.sets().iter().any(|set| set.iter().all(|(name, value)| has(attributes, name, value)))
 }

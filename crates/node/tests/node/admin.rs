@@ -424,7 +424,7 @@ fn metrics_are_valid_openmetrics_with_stable_names() {
     assert_eq!(outcome("met") + outcome("missed"), 1.0);
 }
 
-/// The parts of Prometheus' protobuf format that the test reads.
+/// The parts of Prometheus' protobuf format that the tests decode.
 #[derive(Clone, PartialEq, Message)]
 struct MetricFamily {
     #[prost(string, tag = "1")]

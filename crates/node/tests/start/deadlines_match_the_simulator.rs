@@ -1,9 +1,10 @@
-//! Compares the node with the simulator under deadlines: the reads of an open loop, a store whose
-//! times vary, deadline classes in the cache, and admission that chooses β.
+//! Compares the node with the simulator under deadlines: reads that arrive independently of answers
+//! (an open loop), a store with varying times, deadline classes in the cache, and admission that
+//! chooses β.
 //!
-//! Both have one server, so that no random draw selects one. Reads overlap, wait and are rejected;
-//! both must have the same hits, items and multipliers by class, met, missed and rejected
-//! deadlines, and β after every decision.
+//! Both have one server, so that servers are not chosen at random. Reads overlap, wait and are
+//! rejected. After every decision, both must have the same hits, the same items and multipliers by
+//! class, the same met, missed and rejected deadlines, and the same β.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -23,13 +24,13 @@ use sherwood_sim::microfuge::{Knobs, ScheduledRead, Setup as Simulated, World};
 use super::staged::{Calls, Staged, TimedStore};
 use crate::start::*;
 
-/// Interval of decisions, of the simulation and of a node by default.
+/// Interval of the control loop's decisions in the simulation, equal to a node's default.
 const DECIDE_EVERY: Duration = Duration::from_secs(5);
 const DECISIONS: u32 = 12;
 const VALUE_BYTES: usize = 1_024;
-/// Share of missed deadlines for which β is chosen.
+/// Target share of missed deadlines, for which β is chosen.
 const TARGET: f64 = 0.1;
-/// Reads and calls that may wait, more than there are.
+/// Maximum number of waiting reads and calls, which is never reached.
 const WAITING_MAX: u32 = 10_000;
 
 const CONFIGURATION: &str = r#"
@@ -40,7 +41,7 @@ const CONFIGURATION: &str = r#"
     store = { kind = "compute", n = 1, bytes = "4KiB" }
 "#;
 
-/// The simulation: one server, which is asked for a little more than it can serve.
+/// Returns the options of a simulation of one server with slightly more load than it can serve.
 fn simulated() -> Simulated {
     let mut setup = Simulated::new("sherwood", 1);
     setup.knobs = Knobs {
@@ -56,7 +57,7 @@ fn simulated() -> Simulated {
     setup
 }
 
-/// Has the node's only backend, cache and partition be those of the simulation.
+/// Configures the node's only backend, cache and partition as in the simulation.
 fn as_simulated(setup: &mut Setup, knobs: &Knobs) {
     let key_bytes = "a000000000000".len();
     let total_bytes = knobs.records / 5 * charge(key_bytes, VALUE_BYTES) as u64;
@@ -88,7 +89,8 @@ fn as_simulated(setup: &mut Setup, knobs: &Knobs) {
     };
 }
 
-/// Times of the reads in flight: those of the request that came first for a key.
+/// Service time and number of requests of each key in flight. The time is that of the key's first
+/// request.
 #[derive(Clone, Default)]
 struct Times(Arc<Mutex<HashMap<String, (Duration, u32)>>>);
 
@@ -112,14 +114,14 @@ impl Times {
     }
 }
 
-/// Everything that must be equal.
+/// The state that must be equal in node and simulation.
 #[derive(Debug, PartialEq)]
 struct State {
     usage: Usage,
     classes: Vec<ClassUsage>,
     counters: Counters,
     beta: Percent,
-    /// Deadlines that were met and missed.
+    /// Numbers of met and missed deadlines.
     ended: (u64, u64),
 }
 

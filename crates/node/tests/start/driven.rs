@@ -34,8 +34,7 @@ impl Driven {
         Self::on_clock(nanos, configuration, change)
     }
 
-    /// Builds the node of `configuration` after a change of its setup, on a clock that shows
-    /// `nanos`.
+    /// Builds the node of `configuration` after a change of its setup. Its clock shows `nanos`.
     pub(super) fn on_clock(
         nanos: &'static AtomicU64,
         configuration: &str,

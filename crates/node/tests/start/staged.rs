@@ -1,7 +1,7 @@
-//! A node whose stores answer after simulated times, on a clock that the test drives.
+//! A node whose stores answer after simulated times, with a clock that the test advances.
 //!
 //! Requests and calls overlap as they do in a simulation: the clock advances from one event to the
-//! next, and between two events the node's tasks run until none has anything to do.
+//! next, and between two events the node's tasks run until all are idle.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,27 +23,28 @@ use crate::backend::BackendDriver;
 use crate::gateway;
 use crate::start::*;
 
-/// Turns of all tasks after which none has anything to do.
+/// Number of scheduling turns of all tasks after which every task is idle.
 const TURNS: usize = 40;
 
-/// Ends of calls, by the time at which they are answered and by their number.
+/// Unanswered calls, ordered by the time at which they are answered and by their number. Each has
+/// the channel that ends it.
 type Waiting = BTreeMap<(Instant, u64), oneshot::Sender<()>>;
 
-/// Calls in flight, with the number of the last.
+/// The calls in flight, and the number of the last call.
 #[derive(Default)]
 pub(super) struct Calls {
     waiting: Mutex<(u64, Waiting)>,
 }
 
-/// The time of a call for a key.
+/// A function that returns the duration of a call for a key.
 pub(super) type KeyTime = Box<dyn Fn(&[u8]) -> Duration + Send + Sync>;
 
-/// A store with simulated times, and values of simulated sizes.
+/// A store whose calls take simulated times and return values of a simulated size.
 pub(super) struct TimedStore {
     pub(super) name: String,
     pub(super) calls: Arc<Calls>,
     pub(super) nanos: &'static AtomicU64,
-    /// Time of a call for this key.
+    /// Returns the duration of a call for a key.
     pub(super) time: KeyTime,
     pub(super) value_bytes: usize,
 }
@@ -58,7 +59,7 @@ impl Calls {
         answered
     }
 
-    /// Takes the next call that is answered up to `until`.
+    /// Removes the next call that is due by `until`, and returns the time of its answer.
     fn next(&self, until: Instant) -> Option<(Instant, oneshot::Sender<()>)> {
         let mut waiting = self.waiting.lock().unwrap();
         let entry = waiting.1.first_entry().filter(|entry| entry.key().0 <= until)?;
@@ -95,7 +96,7 @@ impl Store for TimedStore {
     }
 }
 
-/// The node, its calls in flight, and its requests in flight.
+/// A node with a driven clock, and its calls and requests in flight.
 pub(super) struct Staged {
     pub(super) node: Driven,
     calls: Arc<Calls>,
@@ -103,8 +104,8 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Returns the node of `configuration` at time zero, whose every backend has the store that
-    /// `store` makes of its name, the calls and the clock.
+    /// Returns the node of `configuration` at time zero. `store` creates the store of each backend
+    /// from the backend's name, the calls in flight and the clock.
     pub(super) fn new(
         configuration: &str,
         change: impl FnOnce(&mut Setup),
@@ -122,8 +123,8 @@ impl Staged {
         staged
     }
 
-    /// Answers all calls that are due up to `at`, and sets the clock to it. Returns the numbers and
-    /// answers of the requests that have ended.
+    /// Answers all calls that are due by `at`, and sets the clock to `at`. Returns the numbers and
+    /// answers of the requests that ended meanwhile.
     pub(super) fn advance(&mut self, at: Instant) -> Vec<(u64, Value)> {
         let mut ended = Vec::new();
         loop {
@@ -145,7 +146,8 @@ impl Staged {
         ended
     }
 
-    /// Sends a request with this number and body. Returns its answer if it has one at once.
+    /// Sends a request with this number and body. Returns the numbers and answers of the requests
+    /// that end at once.
     pub(super) fn ask(&mut self, number: u64, body: &Value) -> Vec<(u64, Value)> {
         let core = Arc::clone(&self.node.core);
         let body = WholeBody { bytes: body.to_string().into(), hold: core.buffers.hold() };
@@ -159,7 +161,7 @@ impl Staged {
         self.settle_all()
     }
 
-    /// Runs the control loop now, and all pending work of the housekeeper.
+    /// Runs the control loop now, and then all pending work of the housekeeper (such as evictions).
     pub(super) fn run_control(&self) {
         let now = self.node.core.clock.now();
         self.node.core.control().run(now);
@@ -172,7 +174,8 @@ impl Staged {
         ids.filter_map(|id| self.node.core.backend(id))
     }
 
-    /// The time at which a backend has something to do by itself, if that is not over.
+    /// Returns the earliest time at which a backend has timed work, such as a timeout; the present
+    /// time if that is already over.
     fn wakes_at(&self) -> Option<Instant> {
         let now = self.node.core.clock.now();
         let each = self.backends().filter_map(|of| of.drive(|state, _, _| state.machine.next_timeout()));
@@ -191,7 +194,7 @@ impl Staged {
         answers
     }
 
-    /// Runs the node's tasks until none has anything to do.
+    /// Runs the node's tasks until all are idle.
     fn settle(&self) {
         self.node.runtime.block_on(async {
             for _ in 0..TURNS {

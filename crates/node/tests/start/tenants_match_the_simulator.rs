@@ -1,5 +1,6 @@
-//! Compares the node with the simulator where tenants divide the cache and a backend's reads: the
-//! reads of an open loop of two tenants, one of which at times asks for more than its rate.
+//! Compares the node with the simulator where tenants divide the cache and a backend's reads. Two
+//! tenants send reads independently of answers (an open loop), and one of them at times exceeds its
+//! rate.
 //!
 //! Both start with an empty cache. They must have the same plan after every step, and the same
 //! hits, misses and charged units.
@@ -17,7 +18,7 @@ use sherwood_workload::tenants::Scenario;
 use super::staged::{Calls, Staged, TimedStore};
 use crate::start::*;
 
-/// Least time between two observations, of the simulation and of the node's control thread.
+/// Minimum time between two observations, in the simulation and in the node's control thread.
 const STEP_MIN: Duration = Duration::from_millis(1);
 const END: Duration = Duration::from_secs(90);
 const LATENCY: Duration = Duration::from_millis(5);
@@ -78,7 +79,7 @@ fn simulated(policy: &str) -> Simulated {
     setup
 }
 
-/// Has the node's cache and dispatcher be those of the simulation.
+/// Configures the node's cache and dispatcher as in the simulation.
 fn as_simulated(setup: &mut Setup, knobs: &sherwood_sim::tenants::Knobs) {
     setup.cache = CacheOptions {
         total_bytes: TOTAL_BYTES,
@@ -94,7 +95,7 @@ fn as_simulated(setup: &mut Setup, knobs: &sherwood_sim::tenants::Knobs) {
     dispatch.retry.per_call_max = 0;
 }
 
-/// Everything that must be equal.
+/// The state that must be equal in node and simulation.
 #[derive(Debug, PartialEq)]
 struct State {
     plan: Plan,
@@ -126,7 +127,7 @@ fn body(request: &TenantRequest) -> serde_json::Value {
     json!({"tenant": TENANTS[request.tenant.index()], "values": false, "queries": queries})
 }
 
-/// Runs node and simulation, and compares them after each step. Returns the plans.
+/// Runs the node and the simulation, and compares their states after each step. Returns the plans.
 fn compare(policy: &str) -> Vec<Plan> {
     let simulated = simulated(policy);
     let mut world = World::new(&simulated).unwrap();

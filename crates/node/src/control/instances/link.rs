@@ -43,11 +43,12 @@ pub(crate) enum Trouble {
         /// Error of the operating system.
         error: io::Error,
     },
-    /// The instance ended a connection that had served before, and did not begin to answer. Some
-    /// close idle connections; a new one shows if the instance is reachable.
+    /// The instance closed a connection that had served a whole poll before, without sending any
+    /// part of an answer. Some instances close idle connections, so only a new connection shows
+    /// whether this one is reachable.
     #[error("{doing} found that it had closed the connection")]
     Closed {
-        /// Operation that met the end, such as `reading INFO`.
+        /// Operation during which the connection was closed, such as `reading INFO`.
         doing: &'static str,
     },
     /// The instance refused, or its answer is malformed.
@@ -93,7 +94,7 @@ impl Trouble {
 /// A protocol's parser for the next piece of an answer: its length, and whether more pieces follow.
 pub(super) type Piece = fn(&[u8]) -> Result<Step<()>, Malformed>;
 
-/// The reason why bytes are no answer, and the start of the next one is unknown.
+/// The reason why received bytes are not an answer. The start of the next answer is then unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("a text of its answer is longer or shorter than it announced")]
@@ -139,7 +140,7 @@ impl From<ReplyError<Malformed>> for Malformed {
     }
 }
 
-/// The bytes of a connection.
+/// A byte stream to an instance.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -162,8 +163,8 @@ impl Link {
         Ok(Self { stream, piece, pipeline: Pipeline::new(limits), is_kept: false })
     }
 
-    /// Notes that the connection has served a whole poll: if it ends before an answer from now on,
-    /// that is [`Trouble::Closed`].
+    /// Notes that the connection has served a whole poll. If it is closed before an answer from now
+    /// on, the error is [`Trouble::Closed`].
     pub(super) fn keep(&mut self) {
         self.is_kept = true;
     }

@@ -40,7 +40,7 @@ pub(super) async fn greet(link: &mut Link, user: &str, password: &str) -> Result
 
 const REMEDY: &str = "is it memcached, and does it want a password?";
 
-/// Reads a list of statistics; an error in its place is refused.
+/// Reads a list of statistics. An error in place of the list is returned as a refusal.
 async fn list(link: &mut Link, doing: &'static str, request: &[u8]) -> Result<Vec<u8>, Trouble> {
     let said = link.ask(doing, request).await?;
     if said.ends_with(b"END\r\n") { Ok(said) } else { Err(Trouble::refused(doing, &said, REMEDY)) }

@@ -8,8 +8,8 @@
 //! - The task resizes the instance, polls its use and counters once a second, and stores them for
 //!   the loop.
 //! - An instance grows only as others release memory (`ledger`): the sum never exceeds the total.
-//! - A connection that the instance closed while it was idle is replaced at once. What was sent on
-//!   it may have been done, so the new one begins with a poll.
+//! - A connection that the instance closed while it was idle is replaced at once. Commands sent on
+//!   it may have been carried out, so the new connection begins with a poll.
 //! - Each exchange has a timeout. An instance that does not answer keeps its size, since it cannot
 //!   be told another, and its budget: the loop divides the rest among the others. Its bytes above
 //!   its budget are not given to others (`ledger`). When it is reachable again, it gets the newest
@@ -48,7 +48,8 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Longest delay before a reconnection.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the memory limit that this kind of server reports after it was set to `bytes`.
+/// Returns the memory limit that an instance of this kind reports after its limit was set to
+/// `bytes`.
 const fn limit(kind: InstanceKind, bytes: u64) -> u64 {
     match kind {
         InstanceKind::Memcached => memcached::limit(bytes),
@@ -98,7 +99,7 @@ pub(crate) struct Instance {
     ledger: Arc<Ledger>,
     wish: watch::Sender<Option<u64>>,
     known: Mutex<Known>,
-    /// The password, once its file was readable.
+    /// The password; none until its file could be read.
     password: Mutex<Option<Arc<Watched<String>>>>,
 }
 
@@ -199,7 +200,8 @@ impl Instance {
         }
     }
 
-    /// Logs in. If the instance refuses the password and there is a new one, tries that once.
+    /// Logs in. If the instance refuses the password and its file has changed, logs in once more
+    /// with the new password.
     async fn greet(&self, link: &mut Link) -> Result<(), Trouble> {
         let Some(password) = self.password()? else { return Ok(()) };
         let shown = password.current();
@@ -220,7 +222,7 @@ impl Instance {
         }
     }
 
-    /// Returns the password, none without a file. Reads the file first if it was not readable
+    /// Returns the password; none without a password file. Reads the file if it could not be read
     /// before.
     fn password(&self) -> Result<Option<Arc<Watched<String>>>, AccessError> {
         let Some(file) = &self.setup.password_file else { return Ok(None) };
@@ -307,7 +309,7 @@ impl Known {
     }
 }
 
-/// Reads the password in a file that only its owner may read.
+/// Reads the password from a file that only its owner may read.
 fn password(file: &Path, reader: &mut Reader) -> Result<String, AccessError> {
     const WHAT: &str = "[[partition]] cache.password_file";
     reader.secret(file, Rules::PRIVATE).map_err(|error| refused(WHAT, file, error))

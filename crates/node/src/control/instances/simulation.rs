@@ -1,11 +1,11 @@
 //! Fault simulation of the connections to instances, on a simulated transport: connections end at
-//! any byte or while they are idle, and the server answers half, too long or twice.
-//! Everything is derived from one seed. Always:
+//! any byte or while they are idle, and the server sends half an answer, too long an answer or an
+//! answer twice. Everything is derived from one seed. These properties always hold:
 //!
 //! - a poll that succeeds reports the instance's own limit, use and counters;
-//! - a command is received at most once for each time that it was sent, and was carried out if its
-//!   answer says so;
-//! - the end of an idle connection is never reported as a fault of the instance;
+//! - the server receives a command at most once for each time that it was sent, and has carried it
+//!   out if the answer says so;
+//! - an idle connection that was closed is never reported as a fault of the instance;
 //! - every command ends.
 //!
 //! `SEED=n cargo test -p sherwood-node --lib instances::simulation` replays a seed and writes its
@@ -25,7 +25,7 @@ use super::{InstanceKind, State, memcached, redis};
 const SEEDS: u64 = 10_000;
 const MIB: u64 = 1 << 20;
 
-/// Events that have to occur often enough for the properties to be tested.
+/// Events that must occur often enough in the simulation for its properties to be tested.
 const MUST_HAPPEN: [&str; 10] = [
     "client: wrote after the end",
     "connection: cut on the way to the client",
@@ -63,13 +63,13 @@ fn poll_over_a_faulty_connection_returns_the_true_state_of_the_instance_or_an_er
     assert!(rare.is_empty(), "events too rare to test the properties: {rare:?} in {total:?}");
 }
 
-/// An instance, which all connections to it share.
+/// A simulated instance, shared by all connections to it.
 struct Server {
     kind: InstanceKind,
-    /// True if the only fault is that idle connections are closed.
+    /// True if the instance has no fault except that it closes idle connections.
     is_healthy: bool,
     limit: AtomicU64,
-    /// Commands received that set the limit.
+    /// Number of received commands that set the limit.
     resized: AtomicU64,
 }
 
@@ -106,7 +106,7 @@ async fn live(seed: u64, is_told: bool) -> Seen {
     network.seen()
 }
 
-/// Polls and resizes the instance on one connection, as its task does.
+/// Polls and resizes the instance over one connection, as the task of an instance does.
 async fn connection(server: &Server, network: &Network, draw: &mut Draw) -> Result<(), Trouble> {
     let mut link = match server.kind {
         InstanceKind::Memcached => Link::open("simulated", memcached::piece).await?,
@@ -172,8 +172,8 @@ impl Server {
         }
     }
 
-    /// Carries out the first command of `input` and removes it. Returns its answer, and true if it
-    /// sets the limit.
+    /// Carries out the first command of `input` and removes it. Returns the answer, and true if the
+    /// command sets the limit.
     fn answer(&self, input: &mut Vec<u8>) -> Option<(Vec<u8>, bool)> {
         let (used, answer) = match self.kind {
             InstanceKind::Redis => {

@@ -53,7 +53,7 @@ pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> Vec<u8> {
     }
 }
 
-/// Begins the name of every metric of the node.
+/// The prefix of all names of the node's metrics.
 const PREFIX: &str = "sherwood";
 
 /// A label and its value on one sample.
@@ -70,10 +70,10 @@ impl fmt::Debug for Reading {
     }
 }
 
-/// A backend's name and statistics.
+/// The name and statistics of a backend.
 type BackendStats = (String, Stats);
 
-/// Encodes the ramps, which limit the misses of cold caches.
+/// Encodes the metrics of the ramps, which limit the misses of cold caches.
 fn ramps(encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Result {
     let ramps: Vec<_> = stats
         .iter()
@@ -382,7 +382,8 @@ impl Reading {
         )
     }
 
-    /// Encodes the queues of replicas, and the tickets of schedulers in their place.
+    /// Encodes the metrics of the replicas' queues, and of schedulers' tickets where they replace
+    /// queues.
     fn queues(&self, encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Result {
         let core = &self.core;
         let replicas: Vec<(Labels, &ReplicaStats)> = stats

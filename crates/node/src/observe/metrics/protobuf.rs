@@ -1,9 +1,9 @@
-//! Prometheus' protobuf format, the only one with native histograms.
+//! Prometheus' protobuf format, the only Prometheus format with native histograms.
 //!
-//! prometheus-client has it, too, but compiles its definition at each build, with forty crates that
-//! nothing else needs. So the messages are written here, with the fields that a node fills, and
-//! filled from the text that prometheus-client encodes. Histograms are taken from the counts, since
-//! the text has their classic buckets alone.
+//! The crate prometheus-client supports this format, too, but compiles the definition at each
+//! build, with forty crates that nothing else needs. So the messages are declared here, with only
+//! the fields that a node uses, and filled from the text that prometheus-client encodes. Histograms
+//! are filled from their counters instead, because the text has only their classic buckets.
 
 use prost::Message;
 use sherwood_model::query_times::{LatencyHistogram, NativeBuckets};
@@ -53,7 +53,7 @@ struct LabelPair {
     value: String,
 }
 
-/// The value of a counter, of a gauge, or of an untyped metric.
+/// The value of a counter, a gauge or an untyped metric.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Number {
     #[prost(double, tag = "1")]
@@ -80,7 +80,7 @@ struct Histogram {
     positive_delta: Vec<i64>,
 }
 
-/// A classic bucket.
+/// A classic (cumulative) histogram bucket.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Bucket {
     #[prost(uint64, tag = "1")]
@@ -89,18 +89,20 @@ struct Bucket {
     upper_bound: f64,
 }
 
-/// Consecutive buckets of a native histogram.
+/// A run of consecutive buckets of a native histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 struct BucketSpan {
-    /// Buckets since the end of the span before; of the first span, the number of its first bucket.
+    /// Number of empty buckets since the end of the span before; for the first span, the index of
+    /// its first bucket.
     #[prost(sint32, tag = "1")]
     offset: i32,
     #[prost(uint32, tag = "2")]
     length: u32,
 }
 
-/// Encodes the families of the OpenMetrics text `open`, each after its length. The histograms of
-/// `times` take the place of those with the same names under `prefix`. O(bytes of the text).
+/// Encodes the metric families of the OpenMetrics text `open`, each preceded by its length. The
+/// histograms of `times` replace the families that have the same names after `prefix`. O(bytes of
+/// the text).
 pub(super) fn encode(open: &str, prefix: &str, times: &[TimesFamily]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for family in families(open, prefix, times) {
@@ -145,7 +147,7 @@ fn families(open: &str, prefix: &str, times: &[TimesFamily]) -> Vec<MetricFamily
 }
 
 impl Metric {
-    /// Returns the metric of a line that has a sample.
+    /// Parses a line into a metric; none if the line has no sample.
     fn of_line(line: &str, kind: Kind) -> Option<Self> {
         let (name, value) = line.rsplit_once(' ').filter(|_| !line.starts_with('#'))?;
         let number = Some(Number { value: value.parse().ok()? });
@@ -159,7 +161,8 @@ impl Metric {
     }
 }
 
-/// Reads `name="value",…}`, as encoded: values have no quote, backslash or line feed but escaped.
+/// Parses labels of the form `name="value",…}`. Quotes, backslashes and line feeds in values are
+/// escaped.
 fn labels_of(mut text: &str) -> Vec<LabelPair> {
     let mut labels = Vec::new();
     while let Some((name, rest)) = text.split_once("=\"") {
@@ -206,8 +209,8 @@ impl Histogram {
     }
 }
 
-/// Returns numbered buckets as spans of consecutive ones, and the difference of each count to the
-/// one before.
+/// Encodes pairs of bucket index and count as spans of consecutive buckets, and as the difference
+/// of each count to the one before.
 fn compressed(buckets: &[(i32, u64)]) -> (Vec<BucketSpan>, Vec<i64>) {
     let mut spans: Vec<BucketSpan> = Vec::new();
     let (mut next, mut before) = (0, 0);

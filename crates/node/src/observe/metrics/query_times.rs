@@ -1,4 +1,4 @@
-//! Histograms of queries' times, of listeners and of the gateway together.
+//! Histograms of the times of queries, for listeners and the gateway together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,18 +11,18 @@ use sherwood_model::query_times::{CLASSIC_BOUNDS_NS, LatencyHistogram, Operation
 use super::{Labels, family};
 use crate::core::Core;
 
-/// The partition's label of those that have no histograms of their own.
+/// The partition label that stands for all partitions without histograms of their own.
 const OTHERS: &str = "other";
 
-/// A family of histograms.
+/// A metric family of histograms.
 pub(super) struct TimesFamily {
-    /// The name without the node's prefix.
+    /// The name of the family without the node's prefix.
     pub(super) name: &'static str,
     pub(super) help: &'static str,
     pub(super) histograms: Vec<(Labels, LatencyHistogram)>,
 }
 
-/// Reads the times of all queries since the start.
+/// Returns the histograms of the times of all queries since the start.
 pub(super) fn read(core: &Core) -> [TimesFamily; 2] {
     let times = core.times.read();
     // A partition may have the name that stands for the others.
@@ -65,7 +65,7 @@ pub(super) fn encode(times: &[TimesFamily], encoder: &mut DescriptorEncoder<'_>)
     })
 }
 
-/// A histogram as a metric.
+/// A histogram, encoded as a metric with classic buckets.
 struct Latencies<'a>(&'a LatencyHistogram);
 
 impl EncodeMetric for Latencies<'_> {
@@ -79,7 +79,8 @@ impl EncodeMetric for Latencies<'_> {
     }
 }
 
-/// Returns the classic buckets, each with its upper bound in seconds and its own count.
+/// Returns the classic buckets, each with its upper bound in seconds and its own count (not
+/// cumulative).
 pub(super) fn classic_buckets(histogram: &LatencyHistogram) -> impl Iterator<Item = (f64, u64)> {
     let bounds = CLASSIC_BOUNDS_NS.iter().map(|&nanos| nanos as f64 / 1e9).chain([f64::INFINITY]);
     bounds.zip(histogram.classic())

@@ -92,8 +92,8 @@ fn start(admin: SocketAddr, access: AccessSetup) -> Node {
     .unwrap()
 }
 
-/// Sends requests that hit and miss, until `browser` has ended, even by a panic: its end of the
-/// channel is dropped then.
+/// Sends requests that hit and miss, until the test of the browser ends and drops its end of the
+/// channel, as it also does by a panic.
 fn load(to: SocketAddr, browser: &Receiver<Infallible>) {
     for number in 0_u64.. {
         let key = format!("k{number}");

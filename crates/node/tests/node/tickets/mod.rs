@@ -1,4 +1,4 @@
-//! The service of tickets on real sockets, called by the generated client, and by nodes.
+//! Tests of the ticket service on real sockets, called by the generated client and by nodes.
 
 mod client;
 mod service;

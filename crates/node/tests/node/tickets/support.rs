@@ -89,15 +89,15 @@ impl Client {
     }
 }
 
-/// A proxy before a node, which can cut the connections through it.
+/// A proxy in front of a node, which can cut the connections through it.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    /// Both ends of the connections that are open.
+    /// Both ends of each open connection.
     open: Arc<Mutex<Vec<[TcpStream; 2]>>>,
 }
 
 impl Proxy {
-    /// Starts a proxy before the node at `node`, which ends with the process.
+    /// Starts a proxy in front of the node at the address `node`. It runs until the process ends.
     pub(crate) fn before(node: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let (address, open) = (listener.local_addr().expect("bound"), Arc::default());
@@ -122,7 +122,7 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// The number of connections since the last cut.
+    /// Returns the number of connections opened since the last cut.
     pub(crate) fn open(&self) -> usize {
         self.open.lock().expect("no panics while held").len()
     }
