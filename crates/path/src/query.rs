@@ -49,8 +49,8 @@ pub struct QueryFetch<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub(crate) u32);
 
-/// Sets the class of a demand's deadline, if it has one: that of the partition for the time that
-/// the deadline leaves for an answer from `started` on, when its caller began to wait.
+/// Sets the class of a demand that has a deadline. The class is the partition's class for the time
+/// from `started`, when the caller began to wait, to the deadline.
 pub fn classify(demand: &mut Demand, cache: &Cache, partition: PartitionId, started: Instant) {
     if let Some(deadline) = demand.deadline {
         demand.class = cache.deadline_class(partition, deadline - started);

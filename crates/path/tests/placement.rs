@@ -1,4 +1,5 @@
-//! Keys that some of the replicas have, and writes that are acknowledged before they end.
+//! Tests of keys that only some of the replicas have, and of writes that are acknowledged before
+//! they end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,10 +26,10 @@ impl AnswerCache<u32> for Sizes<'_> {
 
 const PARTITION: PartitionId = PartitionId(0);
 const REPLICAS: usize = 3;
-/// Later than the time for which writes of a process before may land.
+/// A time after which no writes of an earlier process may still be applied.
 const NOW: Instant = Instant::from_secs(100);
 
-/// Returns the two replicas that have a key, which is a number.
+/// Returns the two replicas that have `key`, which is a decimal digit.
 fn holders(key: &[u8]) -> Holders {
     Holders::Ring { first: ReplicaId(u16::from(key[0] - b'0') % REPLICAS as u16), copies: 2 }
 }
@@ -48,7 +49,8 @@ impl World {
         Self { cache, backend }
     }
 
-    /// Fetches keys, and returns the replicas that are asked, with the number of calls and keys.
+    /// Fetches keys and answers the calls. Returns the called replicas, each with the keys it was
+    /// asked for.
     fn fetch(&mut self, keys: &[&'static str]) -> BTreeMap<ReplicaId, Vec<&'static str>> {
         let keys = keys.iter().map(|key| (FetchKey { partition: PARTITION, key: *key }, 0));
         self.backend.handle_fetch(NOW, &Sizes(&self.cache), &Demand::default(), keys, 7);

@@ -140,7 +140,7 @@ impl Observation {
         self.blocking = needs.bands.iter().map(count).collect();
     }
 
-    /// Returns an observation of these finished requests alone: see
+    /// Returns an observation with only the statistics of these finished requests; see
     /// [`see_requests`](Self::see_requests).
     #[must_use]
     pub fn of_requests(finished: &RequestSnapshot, needs: &Needs, backends: usize) -> Self {
@@ -149,7 +149,7 @@ impl Observation {
         seen
     }
 
-    /// Takes over what another observation has of requests.
+    /// Replaces the statistics of requests by those of another observation.
     pub fn take_requests(&mut self, of: &Self) {
         let Self { total_bytes, ref mut partitions, .. } = *self;
         let partitions = std::mem::take(partitions);

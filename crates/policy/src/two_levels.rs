@@ -207,13 +207,13 @@ impl TwoLevels {
         round
     }
 
-    /// Takes back the latest call of [`advance`](Self::advance), whose plan was not applied.
+    /// Takes back the latest call of [`advance`](Self::advance), because its plan was not applied.
     pub fn restore(&mut self) {
         self.between.restore();
     }
 
-    /// Takes in that the latest plan was not applied, and these budgets of all partitions are in
-    /// force.
+    /// Takes back the latest decision, because its plan was not applied: these budgets of all
+    /// partitions are in force.
     pub fn keep_budgets(&mut self, budgets: &[u64]) {
         for (within, &bytes) in self.within.iter_mut().zip(self.between.bytes()) {
             let own = within.partitions.iter().map(|id| budgets.get(id.index()).copied().unwrap_or(0));
@@ -256,8 +256,8 @@ impl TwoLevels {
     }
 
     /// Has each tenant's policy divide the tenant's bytes, from one observation of all partitions
-    /// and one of each tenant's finished requests, empty if no policy [needs](Self::needs) them.
-    /// Returns the decisions as one, whose plan is that of both levels.
+    /// and an observation of the finished requests of each tenant, empty if no policy
+    /// [needs](Self::needs) them. Returns the decisions as one, whose plan is that of both levels.
     pub fn decide_all(&mut self, now: Instant, seen: &Observation, requests: &[Observation]) -> Decision {
         let mut seen = self.split(seen);
         for (seen, requests) in seen.iter_mut().zip(requests) {

@@ -22,7 +22,7 @@ pub enum Action<K, V, W> {
         replica: ReplicaId,
         /// At least one key, none twice. The reply answers in this order.
         keys: Vec<FetchKey<K>>,
-        /// The most urgent demand (deadline, class) among the waiters of the keys.
+        /// The most urgent demand (deadline, class) of all waiters of the keys.
         demand: Demand,
         /// The time at which the keys were asked for, or a further attempt was made: the call has
         /// waited since.

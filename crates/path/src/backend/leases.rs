@@ -1,4 +1,4 @@
-//! Slots of replicas that clients hold.
+//! Leases: slots of replicas that clients hold.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::Backend;
 use super::fill::AnswerCache;
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
-    /// Asks for a slot of a replica, such as for the time of a client's connection: see
-    /// [`Dispatch::lease`](sherwood_dispatch::Dispatch::lease).
+    /// Asks for a slot of a replica, which a client holds for example as long as its connection is
+    /// open; see [`Dispatch::lease`](sherwood_dispatch::Dispatch::lease).
     ///
     /// # Errors
-    /// If as many leases are held or wait as may, no replica takes the lease, or all are down.
+    /// If the maximum number of leases is reached, the balancer picks no replica, or all replicas
+    /// are down.
     pub fn lease(
         &mut self,
         now: Instant,
@@ -29,7 +30,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         leased
     }
 
-    /// Ends a lease. Returns false if it has ended already.
+    /// Ends a lease that waits or holds a slot. Returns false if it had ended already.
     pub fn end_lease(&mut self, now: Instant, cache: &impl AnswerCache<V>, lease: LeaseId) -> bool {
         self.advance(now, cache);
         let was_held = self.dispatch.end_lease(now, lease);
@@ -37,7 +38,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         was_held
     }
 
-    /// Returns the next action about a lease, or none until the next input.
+    /// Returns the next notification about a lease, or none until the next input.
     pub fn poll_lease(&mut self) -> Option<LeaseAction> {
         self.dispatch.poll_lease()
     }

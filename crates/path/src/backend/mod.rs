@@ -134,9 +134,10 @@ pub struct Backend<K, V, W> {
     writes: BTreeMap<WriteId, RunningWrite<K, V>>,
     /// Times at which writes end even if answers are missing, one for each of `writes`.
     writes_due: BTreeSet<(Instant, WriteId)>,
-    /// Keys whose writes are acknowledged and go on, with the replica that has made each last.
+    /// Keys with a write that is acknowledged but still in flight, and the replica that
+    /// acknowledged it last.
     acknowledged: HashMap<K, ReplicaId, SeededState>,
-    /// Writes that were acknowledged before their ends, and were not polled.
+    /// Writes that were acknowledged before they ended, and were not polled yet.
     acknowledged_writes: VecDeque<WriteId>,
     /// The rates of the tenants' writes; none if tenants have none.
     tenant_writes: Option<TenantWrites>,
@@ -352,7 +353,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.options.rules.take_lifetimes(of);
     }
 
-    /// Puts the backend's part of a plan in force.
+    /// Applies the backend's part of a plan.
     pub fn apply(&mut self, plan: &BackendPlan) {
         if let Some(beta) = plan.beta {
             self.dispatch.set_beta(beta);
@@ -496,9 +497,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         });
     }
 
-    /// Fetches keys from the replicas that may be asked. Where others copy from the first replica,
-    /// only that one is asked for a fenced key, and after an acknowledged write only one that has
-    /// made it.
+    /// Fetches keys from the replicas that may be asked for them. If replicas copy from a primary,
+    /// a fenced key is fetched only from the primary. After an early acknowledgement of a write,
+    /// its key is fetched only from a replica that has made the write.
     fn fetch(
         &mut self,
         now: Instant,

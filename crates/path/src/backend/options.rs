@@ -31,11 +31,11 @@ pub struct BackendOptions {
     pub partitions: Vec<PartitionId>,
     /// Lifetimes of values, and when stale ones are served.
     pub rules: Rules,
-    /// The replicas that have each key.
+    /// The rule that determines which replicas have a key.
     pub placement: Placement,
-    /// The replicas of a key that writes go to.
+    /// The replicas, among those that have a key, that its writes are sent to.
     pub write_to: WriteTo,
-    /// The answers of replicas with which a write is acknowledged.
+    /// The number of replicas that must have made a write before it is acknowledged.
     pub acknowledge: Acknowledge,
     /// Time after an acknowledged write, or another change of the store, during which a fetch may
     /// still return the value before it, as from a replica that lags.
@@ -56,14 +56,15 @@ pub struct BackendOptions {
     pub failed_keys_max: u32,
 }
 
-/// The replicas that have a key: they are asked for it, and written to.
+/// The rule that determines which replicas have a key. Reads and writes of the key go only to these
+/// replicas.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Placement {
     /// Every replica has every key.
     #[default]
     All,
-    /// The replicas that this function returns for a key. It returns the same ones whenever it is
-    /// called.
+    /// The replicas that this function returns for a key. It must always return the same replicas
+    /// for the same key.
     ByKey(fn(&[u8]) -> Holders),
 }
 
@@ -78,26 +79,26 @@ impl Placement {
     }
 }
 
-/// The answers of replicas with which a write that goes to several is acknowledged.
+/// The number of replicas that must have made a write before the write is acknowledged.
 ///
-/// A write that is acknowledged goes on until every replica has answered or its timeout is over.
-/// Until then its key is asked for at the replica that has answered last. If another replica has
-/// failed by the end, it keeps the older value, and later reads may return that: such replicas have
-/// to be repaired with `First` and `Majority`.
+/// After the acknowledgement, the write continues until every replica has answered or the timeout
+/// has passed. Until then, its key is read from the replica that acknowledged it last. A replica at
+/// which the write fails keeps the older value, which later reads may return; so with `First` and
+/// `Majority` such replicas must be repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// A single replica has made the write.
+    /// At least one replica has made the write.
     First,
-    /// More than half of the replicas have made it.
+    /// More than half of the replicas have made the write.
     Majority,
-    /// Every replica has answered: the write is acknowledged when it ends.
+    /// Every replica has answered; the write is acknowledged when it ends.
     #[default]
     All,
 }
 
 impl Acknowledge {
-    /// Returns the number of replicas, of those written to, that have to make a write before it is
-    /// acknowledged.
+    /// Returns the number of replicas that must have made a write before it is acknowledged, if it
+    /// is sent to `written` replicas.
     pub(super) fn needed(self, written: usize) -> usize {
         match self {
             Self::First => 1,
@@ -107,13 +108,13 @@ impl Acknowledge {
     }
 }
 
-/// The replicas of a key that writes go to.
+/// The replicas, among those that have a key, that its writes are sent to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteTo {
     /// Every replica, in the same order for each key.
     #[default]
     All,
-    /// The first replica of the key, from which the others copy.
+    /// Only the key's first replica (the primary), from which the others copy.
     First,
 }
 
@@ -148,7 +149,7 @@ impl BackendOptions {
         self.dispatch.timeout / 2
     }
 
-    /// Returns true if a key may be on some of the replicas only.
+    /// Returns true if only some of the replicas may have a key.
     pub(super) fn places_keys(&self) -> bool {
         matches!(self.placement, Placement::ByKey(_))
     }
@@ -158,7 +159,7 @@ impl BackendOptions {
         self.write_to == WriteTo::First && self.replicas > 1
     }
 
-    /// Returns the replicas that a write of a key goes to.
+    /// Returns the replicas that a write of a key is sent to.
     pub(super) fn written_replicas(&self, key: &[u8]) -> impl Iterator<Item = ReplicaId> {
         let most = match self.write_to {
             WriteTo::All => self.replicas,

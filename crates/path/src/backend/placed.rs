@@ -1,4 +1,4 @@
-//! Keys that some of the replicas have only, or whose latest value only some of them have.
+//! Keys that only some of the replicas have, or whose latest value only some of them have.
 
 use std::hash::Hash;
 
@@ -9,12 +9,12 @@ use super::Backend;
 use super::fill::AnswerCache;
 use super::key::FetchKey;
 
-/// Keys that the same replicas have, with their waiters.
+/// Keys with the same holders (replicas that have them), each with its waiter.
 type PlacedKeys<K, W> = Vec<(FetchKey<K>, W)>;
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
-    /// Takes in that a replica has applied the write of this sequence number and all before it, as
-    /// reads that need a write ask ([`Demand::after`]).
+    /// Notes that a replica has applied the write with this sequence number and all earlier ones.
+    /// Reads that depend on a later write ([`Demand::after`]) are not sent to the replica.
     pub fn note_applied(
         &mut self,
         now: Instant,
@@ -27,7 +27,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.keep_answers(now, cache);
     }
 
-    /// Fetches keys from the replicas that have them, in one fetch for each set of these.
+    /// Fetches keys from the replicas that have them, in one fetch for each set of replicas.
     pub(super) fn fetch_where_placed(
         &mut self,
         now: Instant,

@@ -22,9 +22,9 @@ pub(super) struct RunningWrite<K, V> {
     pub(super) payer: Option<Payer>,
     /// True if a store has declined the write because of its own limits.
     pub(super) is_throttled: bool,
-    /// The replicas that the write goes to, with their answers; none until it comes.
+    /// The replicas that the write was sent to, with their answers; empty until it is sent.
     pub(super) answers: Vec<(ReplicaId, Option<WriteOutcome>)>,
-    /// True if the client was told that the write is acknowledged, although it has not ended.
+    /// True if the write was acknowledged to the client before it ended.
     pub(super) is_acknowledged: bool,
 }
 

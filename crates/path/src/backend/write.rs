@@ -117,8 +117,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
     }
 
-    /// Acknowledges a write that goes on, if enough replicas have made it; `replica` was the last.
-    /// Nothing that was read or cached before answers for its key any more.
+    /// Acknowledges a write in flight if enough replicas have made it; `replica` acknowledged it
+    /// last. The cached value of the key is removed, and values from earlier fetches are not
+    /// cached.
     fn acknowledge_early(
         &mut self,
         now: Instant,
@@ -144,9 +145,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.acknowledged.insert(key, replica);
     }
 
-    /// Returns the next write that is acknowledged although it has not ended
-    /// ([`BackendOptions::acknowledge`]), or none until the next input. To be polled before
-    /// [`poll_action`](Self::poll_action), which tells of its end.
+    /// Returns the next write that was acknowledged before it ended
+    /// ([`BackendOptions::acknowledge`]), or none until the next input. Must be polled before
+    /// [`poll_action`](Self::poll_action), which reports the ends of writes.
     ///
     /// [`BackendOptions::acknowledge`]: super::BackendOptions::acknowledge
     pub fn poll_acknowledged(&mut self) -> Option<WriteId> {

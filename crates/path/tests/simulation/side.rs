@@ -42,7 +42,7 @@ pub(crate) struct Running {
     pub(crate) beside: bool,
     /// Replicas that have answered the write; none while it is not sent.
     pub(crate) answered: Option<BTreeSet<usize>>,
-    /// The moment at which it was acknowledged while it went on.
+    /// The moment at which the write was acknowledged before it ended, if it was.
     pub(crate) acknowledged: Option<Moment>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Side {
     options: BackendOptions,
     hash: SeededState,
     pub(crate) stores: Stores,
-    /// Leases that may be held or wait.
+    /// Leases that clients have not ended; some may have expired.
     pub(crate) leases: Vec<LeaseId>,
     /// The writes in flight, by the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
@@ -166,7 +166,7 @@ impl Side {
             .map(|(version, running)| (*version, running))
     }
 
-    /// Returns the number of replicas that have to make a write before it is acknowledged.
+    /// Returns the number of replicas that must have made a write before it is acknowledged.
     pub(crate) fn needed(&self) -> usize {
         match self.options.acknowledge {
             Acknowledge::First => 1,

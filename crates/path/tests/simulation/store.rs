@@ -12,7 +12,7 @@ pub(crate) struct Log {
     entries: Vec<Content>,
     /// Times from which on no entry before this position may be read; both ascend.
     floors: Vec<(Moment, usize)>,
-    /// The same for writes that are acknowledged while they go on.
+    /// The same for writes that were acknowledged before they ended.
     early: Vec<(Moment, usize)>,
 }
 
@@ -89,9 +89,9 @@ impl Stores {
         }
     }
 
-    /// Forbids what was stored before a write that is acknowledged while it goes on, for reads that
-    /// begin from `moment` on. It is at these `places`; where it has not arrived, nothing of before
-    /// may be read.
+    /// Forbids reads that begin from `moment` on to return older values than a write that was
+    /// acknowledged before it ended. `places` are the write's positions in the replicas' logs; at a
+    /// replica that it has not reached, no present entry may be read.
     pub(crate) fn raise_early(&mut self, number: u8, moment: Moment, places: &[Option<usize>]) {
         for (replica, place) in self.replicas.iter_mut().zip(places) {
             let log = &mut replica.logs[usize::from(number)];
@@ -99,7 +99,7 @@ impl Stores {
         }
     }
 
-    /// Withdraws what was forbidden at this moment, since the write was not made everywhere.
+    /// Withdraws the restrictions of this moment, because not every replica made the write.
     pub(crate) fn withdraw(&mut self, number: u8, moment: Moment) {
         for replica in &mut self.replicas {
             replica.logs[usize::from(number)].early.retain(|(at, _)| *at != moment);

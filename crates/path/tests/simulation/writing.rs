@@ -205,7 +205,7 @@ impl World {
         });
     }
 
-    /// Checks a write that is acknowledged while it goes on.
+    /// Checks the acknowledgement of a write that has not ended.
     pub(crate) fn acknowledge_write(&mut self, backend: At, id: WriteId) {
         let (moment, needed) = (self.moment(), self.sides[backend].needed());
         let (version, _) = self.sides[backend].running(id).expect("it has not ended");
@@ -225,7 +225,7 @@ impl World {
         self.count("write acknowledged before its end");
     }
 
-    /// Asks for a slot of a replica, or ends a lease, which may have expired.
+    /// Asks for a lease of a replica's slot, or ends a lease, which may have expired.
     pub(crate) fn lease(&mut self, backend: At) {
         if self.once_in(2)
             && let Some(lease) = self.sides[backend].leases.pop()

@@ -142,15 +142,15 @@ impl Controller {
         self.restart_guard();
     }
 
-    /// Adopts budgets that were set by hand.
+    /// Replaces the budgets by ones that were set by hand.
     pub fn set_budgets(&mut self, budgets: Vec<u64>) {
         self.budgets = budgets;
         self.restart_guard();
     }
 
-    /// Takes back the latest decision, whose plan was not applied: these `budgets` are in force, or
-    /// unused if the partitions share one LRU, and the next round starts from them. The guard goes
-    /// on, and rolls back again if it was its plan.
+    /// Takes back the latest decision, because its plan was not applied. The next decision starts
+    /// from these `budgets`, which are in force, or unused if the partitions share one LRU. The
+    /// guard continues; if the plan was its roll-back, it rolls back again.
     pub fn keep_budgets(&mut self, budgets: Vec<u64>, is_shared: bool) {
         (self.budgets, self.shared) = (budgets, is_shared);
         self.guard.iter_mut().for_each(Guard::take_back);

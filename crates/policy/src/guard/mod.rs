@@ -133,8 +133,8 @@ pub(crate) struct Guard {
     worse_since: Option<Instant>,
     frozen_until: Option<Instant>,
     trips: u64,
-    /// The good allocation and the time since which moves looked harmful, if the latest round
-    /// rolled back.
+    /// If the latest round rolled back: the good allocation, and the time since which moves had
+    /// looked harmful.
     tripped: Option<(Mark, Option<Instant>)>,
 }
 
@@ -165,7 +165,7 @@ impl Guard {
         self.frozen_until = frozen_until;
     }
 
-    /// Takes back the roll-back of the latest round, if there was one: it was not applied.
+    /// Takes back the roll-back of the latest round, if there was one, because it was not applied.
     pub(crate) fn take_back(&mut self) {
         let Some((good, worse_since)) = self.tripped.take() else { return };
         (self.good, self.worse_since, self.frozen_until) = (Some(good), worse_since, None);

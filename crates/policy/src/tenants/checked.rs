@@ -1,4 +1,4 @@
-//! Checks of what policies between tenants answer.
+//! Checks of the divisions and rates that policies between tenants return.
 
 use std::fmt;
 
@@ -6,13 +6,14 @@ use sherwood_model::{Rates, TenantId};
 
 use super::{Division, Tenants};
 
-/// Relative difference by which rates may exceed a total: the rounding of their sum.
+/// Relative amount by which rates may exceed a total, because of rounding in their sum.
 const ROUNDING: f64 = 1e-6;
 
-/// The reason a division is refused.
+/// The reason for which a division is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DivisionFault {
-    /// A part of the division has another number of elements than there are tenants or resources.
+    /// The number of elements in a part of the division differs from the number of tenants or
+    /// resources.
     Shape,
     /// The bytes exceed the total.
     Bytes {
@@ -21,7 +22,7 @@ pub enum DivisionFault {
         /// The total of the cache, bytes.
         total: u64,
     },
-    /// A rate is not a number, infinite or negative.
+    /// A rate is infinite, negative or not a number.
     Rate {
         /// The rate, in units per second.
         per_s: f64,
@@ -53,7 +54,8 @@ impl fmt::Display for DivisionFault {
 }
 
 impl Division {
-    /// Checks that the division is one of the totals among these tenants.
+    /// Checks that the division is valid: it has a part for each tenant, and the parts are within
+    /// the totals.
     pub(super) fn check(&self, tenants: &Tenants) -> Result<(), DivisionFault> {
         if self.bytes.len() != tenants.len() || self.normalized.len() != tenants.len() {
             return Err(DivisionFault::Shape);
@@ -66,8 +68,8 @@ impl Division {
     }
 }
 
-/// Checks that `rates` are finite ones of as many `tenants`, and sum to at most the total of each
-/// resource in `totals`.
+/// Checks that there are finite, non-negative `rates` for this number of `tenants`, which sum to at
+/// most the total of each resource in `totals`.
 ///
 /// # Errors
 /// The first fault that is found.

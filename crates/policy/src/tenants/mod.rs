@@ -58,8 +58,9 @@ pub use words::trade_sentence;
 
 /// An algorithm that divides the cache and the rates of all resources among tenants.
 ///
-/// It may keep small state between decisions and has no clock. Any [`Tenants`] get a division
-/// within the totals; a [`TenantController`] refuses another one, and keeps what tenants have.
+/// It may keep small state between decisions and has no clock. It must return a division within the
+/// totals for any [`Tenants`]; a [`TenantController`] refuses an invalid one, and the tenants keep
+/// their bytes and rates.
 pub trait TenantPolicy: CopyTenantPolicy + Send {
     /// Name by which the policy is chosen, such as `hare`.
     fn name(&self) -> &'static str;

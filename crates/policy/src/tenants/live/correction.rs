@@ -20,15 +20,16 @@ use super::MissCurve;
 use super::history::PartSample;
 
 /// Misses that count as predicted exactly beside those of the window, so that a few say little.
-/// Chosen: without a correction, 50 misses vary by 14% by chance.
+/// Chosen because 50 misses vary by 14% by chance, even without an error of the curve.
 const PRIOR: f64 = 50.0;
-/// Largest factor, up or down. Chosen: a curve that errs by more describes another load.
+/// Largest factor of a correction, up or down. Chosen because a curve that errs by more describes
+/// another workload.
 const FACTOR_MAX: f64 = 4.0;
-/// Part of its size by which a partition that is steady changes in the window. Chosen: two steps of
-/// a move.
+/// A partition is steady if its size changes by at most one of this many parts within the window.
+/// Chosen as two steps of a move.
 pub(super) const STEADY_PARTS: u64 = 32;
-/// Time for which the miss ratio at the baseline's size is used; the workload may change.
-/// Chosen: as long as a freeze, in which it is measured anew.
+/// Time for which the miss ratio at the baseline's size is used; the workload may change. Chosen as
+/// the duration of a freeze, in which the miss ratio is measured anew.
 pub(super) const MEMORY: Duration = Duration::from_secs(600);
 
 /// The miss ratio of a partition that had one size for a whole window.

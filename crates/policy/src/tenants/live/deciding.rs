@@ -14,20 +14,23 @@ use super::{
 use crate::tenants::words::{outcome, trade_sentence};
 use crate::tenants::{Division, DivisionFault, Share, TenantSeen, TenantTerms, Tenants};
 
-/// Normalized throughput that counts as equal. Chosen: far below any gain that is applied.
+/// Difference of normalized throughputs that counts as rounding. Chosen far below any gain that
+/// leads to a new division.
 const ROUNDING: f64 = 1e-6;
 /// Requests of a tenant that was idle before the last decision after which the next one is early.
-/// Chosen: fewer are a probe, and tell no demand.
+/// Chosen because fewer requests may be a health check, and do not show the tenant's demand.
 const BEGINS: u64 = 100;
-/// Part of a period before which no early decision follows another. Chosen: with the default
-/// period, two seconds of the tenant's counters.
+/// Early decisions are at least one of this many parts of a period apart. Chosen as two seconds of
+/// the tenant's counters with the default period.
 const EARLY: u32 = 10;
-/// Part of its baseline's bytes and rates by which a tenant that has them differs at most.
-/// Chosen: two steps of a move.
+/// A tenant counts as having its baseline if its bytes and rates differ from it by at most one of
+/// this many parts. Chosen as two steps of a move.
 const AT_BASE_PARTS: u64 = 32;
-/// Longest freeze. Chosen: a day, so that a load which repeats daily is tried again.
+/// Longest freeze. Chosen as a day, so that another division is tried again for a load that repeats
+/// daily.
 const FREEZE_MAX: Duration = Duration::from_secs(86_400);
-/// Most exchanges that a decision's line names. Chosen: what a line of a log can hold.
+/// Maximum number of exchanges that the text of a decision lists. Chosen for the length of a log
+/// line.
 const TRADES_MAX: usize = 6;
 
 impl TenantController {
@@ -145,7 +148,8 @@ impl TenantController {
     /// tenants, whose baselines and floors follow from the terms after those.
     ///
     /// # Errors
-    /// If the policy finds no valid division, which gives each tenant its part within the totals.
+    /// If the division that the policy finds is not valid (a part for each tenant, within the
+    /// totals).
     pub fn what_if(&self, terms: &[TenantTerms], added: &[TenantSeen]) -> Result<Division, DivisionFault> {
         let bases = super::bases_of(&self.total, terms);
         let salt = self.options.salt;
@@ -259,8 +263,8 @@ impl TenantController {
         division.trades.iter().map(sentence).collect()
     }
 
-    /// Makes the next step towards the goal; false if nothing changed. Returns the fault of the
-    /// policy's rates as well, if the step before had none.
+    /// Makes the next step towards the goal. Returns false if nothing changed, and the fault of the
+    /// policy's rates if they were refused now but not in the step before.
     pub(super) fn step(&mut self, now: Instant) -> (bool, Option<DivisionFault>) {
         self.steps_at = now + self.options.step;
         let members = self.members.iter().zip(self.goal.tenants.base_throughput());

@@ -12,8 +12,8 @@ pub struct TenantRound {
     pub changed: bool,
     /// The decision, if the call made one.
     pub decision: Option<TenantDecision>,
-    /// The fault of the policy's rates on the way to its division, which is not gone further. Given
-    /// by the first of several steps in a row that are refused.
+    /// The reason for which the policy's rates during the move to its division were refused, which
+    /// stops the move. Only set for the first of several refused steps in a row.
     pub refused: Option<DivisionFault>,
     /// True if the driver is to halve the counts of all curves now, so that they cover about the
     /// same window of time as the counters.
@@ -25,8 +25,8 @@ pub struct TenantRound {
 pub struct TenantDecision {
     /// Name of the policy that decided.
     pub policy: &'static str,
-    /// The division that the policy found, whether applied or not; the present goal if it was
-    /// [refused](TenantKept::Refused).
+    /// The division that the policy found, whether or not it is applied; the present goal if the
+    /// policy's division was [refused](TenantKept::Refused).
     pub division: Division,
     /// Least normalized throughput by the present curves if the plan before stayed.
     pub gain_before: f64,
@@ -49,7 +49,8 @@ pub enum TenantKept {
     },
     /// No tenant used any resource in the window.
     NoDemand,
-    /// The policy's division is none of the totals among these tenants.
+    /// The policy's division is not valid: its parts do not match the tenants, or exceed the
+    /// totals.
     Refused(DivisionFault),
     /// A tenant was below its baseline, so that all have theirs.
     Frozen {

@@ -7,8 +7,8 @@ use sherwood_model::Instant;
 
 use super::{ReadCounts, TenantObservation, TenantPartition, UnitCounts};
 
-/// Samples of a window; a window therefore covers up to a 16th more than its span.
-/// Chosen: enough batches for a variance.
+/// Samples of a window; a window therefore covers up to a 16th more than its span. Chosen as enough
+/// batches to estimate a variance.
 const SAMPLES: u32 = 16;
 
 /// Counters of one tenant over the latest span of time. Memory is [`SAMPLES`] samples of 24 bytes

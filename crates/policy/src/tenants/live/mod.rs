@@ -33,9 +33,8 @@ pub use decision::{TenantDecision, TenantKept, TenantRound, TenantStanding};
 pub use observed::{MissCurve, ReadCounts, TenantCounts, TenantObservation, TenantPartition, UnitCounts};
 pub use options::{TenantControlError, TenantControlOptions, TenantResource};
 
-/// Times that curves are faded in a window. With halvings at every third, the mean age of what a
-/// curve counts is half of the window, as that of the window's counters.
-/// Chosen for that.
+/// Number of times that curves are faded (their counts halved) in a window. Chosen so that the mean
+/// age of the counts in a curve is half of the window, like that of the window's counters.
 const FADINGS: u32 = 3;
 
 /// Divides the cache and the rates of resources among tenants, live.
@@ -100,7 +99,8 @@ pub struct TenantController {
     /// True if the next division is applied whatever its gain.
     forced: bool,
     latest: Option<TenantDecision>,
-    /// The state before the latest call of [`advance`](Self::advance); none if it changed nothing.
+    /// The state before the latest call of [`advance`](Self::advance); none if that call changed
+    /// nothing.
     undo: Option<Undo>,
 }
 

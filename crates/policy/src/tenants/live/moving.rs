@@ -18,22 +18,24 @@ use crate::tenants::baseline::{Baseline, base_rates};
 use crate::tenants::checked::check_rates;
 use crate::tenants::{DivisionFault, Share, TenantPolicy, Tenants};
 
-/// Parts of a tenant's baseline of which a step moves at most one. Chosen: what a step costs is
-/// within the two percent that the watch tolerates, and is observed before the next.
+/// A step moves at most one of this many parts of a tenant's baseline. Chosen so that the loss by a
+/// step is within the two percent that the watch tolerates, and is observed before the next step.
 const STEPS: u64 = 64;
-/// Throughput that all tenants keep together while cache is cold, as a multiple of the baselines:
-/// two percent for what the model does not see. Chosen: as much as the watch tolerates.
+/// Throughput that all tenants keep together while cache is cold, as a multiple of the baselines: a
+/// margin of two percent for effects that the model ignores. Chosen as the margin that the watch
+/// tolerates.
 const LEVEL_PAID: f64 = 1.02;
-/// The same for a single step where nothing else is cold. Chosen: as much as the watch tolerates.
+/// The same multiple for a single step where nothing else is cold. Chosen as the margin that the
+/// watch tolerates.
 const LEVEL_STEP: f64 = 0.98;
-/// Relative difference of a need that counts as rounding. Chosen: above that of sums of 1,024
-/// rates.
+/// Relative difference of a need that counts as rounding. Chosen above the rounding error of a sum
+/// of 1,024 rates.
 const ROUNDING: f64 = 1e-9;
-/// Part of the level that cold cache may cost where everything counts as warm. Chosen: half of
-/// what a step may cost.
+/// Loss of throughput to cold cache, as a part of the level, up to which everything counts as warm.
+/// Chosen as half of the loss that a step may cause.
 const WARM: f64 = 0.01;
-/// Steps without growth after which a tenant has filled what it can: all its keys fit.
-/// Chosen: ten seconds with the default step.
+/// Steps without growth after which a tenant has filled what it can: all its keys fit. Chosen as
+/// ten seconds with the default step.
 const SETTLED: u32 = 40;
 
 /// The division to reach.
@@ -49,7 +51,7 @@ pub(super) struct Goal {
     /// True if no tenant may lose by the way. False on the way back to the baselines, and for
     /// policies that do not keep them.
     pub(super) careful: bool,
-    /// True while the policy's rates on the way are refused, which is reported once per goal.
+    /// True while the policy's rates during the move are refused, which is reported once per goal.
     pub(super) is_refused: bool,
 }
 
@@ -107,7 +109,8 @@ impl Moving {
     /// Makes the next step; false if nothing changed. O(resources² × tenants).
     ///
     /// # Errors
-    /// The policy's rates on the way are no division of the totals; holdings stay as they are.
+    /// The policy's rates during the move are not a valid division of the totals; the tenants'
+    /// bytes and rates then stay unchanged.
     pub(super) fn step(&mut self, goal: &Goal, states: &[State]) -> Result<bool, DivisionFault> {
         self.see(states);
         let next = next_split(&goal.tenants, &self.bytes, &self.open_goal(goal, states));
@@ -219,8 +222,8 @@ fn step_rate(tenants: &Tenants, index: usize, resource: usize) -> f64 {
     (if base > 0.0 { base } else { mean }) / STEPS as f64
 }
 
-/// The division one step from `from` to `to`: donors give at most a step each, and receivers divide
-/// it, with the unassigned bytes, at most a step each.
+/// The division one step from `from` towards `to`: each donor gives at most a step, and the
+/// receivers get these bytes and the unassigned ones, at most a step each.
 fn next_split(tenants: &Tenants, from: &[u64], to: &[u64]) -> Vec<u64> {
     let wish = |(index, (from, to)): (usize, (&u64, &u64))| {
         let most = step_bytes(tenants, index);

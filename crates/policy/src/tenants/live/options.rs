@@ -97,13 +97,14 @@ pub enum TenantControlError {
     Resources(usize),
 }
 
-/// Most tenants and most resources. Chosen as bounds of memory.
+/// Maximum number of tenants, and maximum number of resources. Chosen to limit memory.
 const TENANTS_MAX: usize = 1_024;
 const RESOURCES_MAX: usize = 16;
 
 const DAY_S: f64 = 86_400.0;
 
-/// Periods that measure a tenant at its baseline. Chosen: as many as the watch takes to judge one.
+/// Number of periods in which a tenant is measured at its baseline. Chosen as the number that the
+/// watch takes to judge a tenant.
 const MEASURED_PERIODS: u32 = 3;
 
 impl TenantControlOptions {

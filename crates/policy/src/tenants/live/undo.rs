@@ -1,4 +1,4 @@
-//! Taking back a step whose plan was not applied.
+//! Undoing a step whose plan was not applied.
 
 use super::TenantController;
 use super::moving::Moving;
@@ -6,23 +6,23 @@ use super::moving::Moving;
 /// The state before a call of [`TenantController::advance`].
 #[derive(Clone)]
 pub(super) enum Undo {
-    /// The call made a step: the holdings before it.
+    /// The call only made a step: the tenants' bytes and rates before it.
     Step(Moving),
-    /// The call decided as well: everything before it.
+    /// The call also made a decision: the whole controller before it.
     Decision(Box<TenantController>),
 }
 
 impl TenantController {
-    /// Returns what undoes a call of [`advance`](Self::advance), which `decides` or only makes a
-    /// step.
+    /// Returns the state to restore if a call of [`advance`](Self::advance) has to be undone.
+    /// `decides` is true if the call makes a decision, false if it only makes a step.
     pub(super) fn undo_of(&self, decides: bool) -> Undo {
         if decides { Undo::Decision(Box::new(self.clone())) } else { Undo::Step(self.moving.clone()) }
     }
 
-    /// Takes back the latest call of [`advance`](Self::advance), whose bytes and rates were not
-    /// applied: holdings, the bytes that are cold, the goal, a freeze and the decision are those
-    /// before it. What was observed with a decision counts when the next one is made, as late as
-    /// without a refusal.
+    /// Takes back the latest call of [`advance`](Self::advance), because its bytes and rates were
+    /// not applied: the tenants' bytes and rates, the cold bytes, the goal, a freeze and the
+    /// decision are restored. The next decision is due as if the plan had been applied;
+    /// observations made with the refused one count then.
     pub fn restore(&mut self) {
         match self.undo.take() {
             Some(Undo::Step(moving)) => self.moving = moving,

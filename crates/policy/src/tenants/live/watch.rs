@@ -6,25 +6,26 @@ use sherwood_model::Instant;
 
 use super::demand::Served;
 
-/// Normalized throughput below which a tenant counts as below its baseline: two percent for noise.
-/// Chosen: the tolerance that the guarantee states.
+/// Normalized throughput below which a tenant counts as below its baseline: two percent are a
+/// margin for noise. Chosen as the tolerance that the guarantee states.
 const BELOW: f64 = 0.98;
-/// Least share of its baseline's throughput that a tenant counts as reaching with its baseline. A
-/// closed loop that two resources bind at nearly the same rate uses neither in full. Chosen.
+/// Least share of its baseline's throughput that a tenant counts as reaching with its baseline.
+/// Chosen because a closed loop that two resources limit at nearly the same rate uses neither in
+/// full.
 const REACH_MIN: f64 = 0.9;
 /// Normalized throughput over about two seconds below which a tenant gives no more bytes. The noise
-/// of a thousand units in that time is three percent. Chosen: three times that.
+/// of a thousand units in that time is three percent. Chosen as three times that.
 const SLOW: f64 = 0.9;
 const RECENT_S: f64 = 2.0;
-/// Periods in a row for which a tenant must be below its baseline to end the exchange. Chosen: the
-/// window of the counters has then passed once with the default options.
+/// Number of periods in a row for which a tenant must be below its baseline to end the exchange.
+/// Chosen because the window of the counters has then passed once, with the default options.
 const PERIODS: u32 = 3;
 
-/// Standard errors by which a tenant must be below its baseline to end the exchange. Chosen: chance
-/// exceeds them once in forty times.
+/// Number of standard errors by which a tenant must be below its baseline to end the exchange.
+/// Chosen because chance alone exceeds them once in forty times.
 const ERRORS: f64 = 2.0;
-/// Parts of a period whose throughputs tell how much that of the period varies by chance.
-/// Chosen: enough for a variance.
+/// Number of parts of a period whose throughputs are compared to estimate the variance by chance.
+/// Chosen as enough to estimate a variance.
 const BLOCKS: u32 = 8;
 
 /// The throughput of one tenant, period by period.
