@@ -58,7 +58,8 @@ pub struct AdmissionStanding<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// What a lever may do in one round, given dry runs, freezes and roll-backs of the whole loop.
+/// The permission of a lever in one round, given dry runs, freezes and roll-backs of the whole
+/// loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// Decide and act.

@@ -10,9 +10,9 @@ use sherwood_policy::{
 /// The levels that divide the cache.
 #[derive(Clone)]
 pub enum Levels {
-    /// One policy divides the cache among all partitions.
+    /// A single policy divides the cache among all partitions.
     One(Box<Controller>),
-    /// One policy divides among declared tenants, and another one within each tenant.
+    /// A policy divides among declared tenants, and another one within each tenant.
     Two(Box<TwoLevels>),
 }
 

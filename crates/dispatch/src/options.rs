@@ -54,9 +54,9 @@ pub enum QueueScope {
     /// The queue of one replica, which is chosen for the attempt in advance.
     #[default]
     Replica,
-    /// One queue for all replicas (the tier). The replica is chosen when the attempt starts, among
-    /// those that may answer and have a free slot. Beyond the calls in flight, the queue holds as
-    /// many attempts as the queue of one replica.
+    /// A common queue for all replicas (the tier). The replica is chosen when the attempt starts,
+    /// among those that may answer and have a free slot. Beyond the calls in flight, the queue
+    /// holds as many attempts as the queue of one replica.
     Tier,
 }
 

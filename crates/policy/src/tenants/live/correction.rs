@@ -25,7 +25,7 @@ const PRIOR: f64 = 50.0;
 /// Largest factor of a correction, up or down. Chosen because a curve that errs by more describes
 /// another workload.
 const FACTOR_MAX: f64 = 4.0;
-/// A partition is steady if its size changes by at most one of this many parts within the window.
+/// A partition is steady if its size changes within the window by at most the size divided by this.
 /// Chosen as two steps of a move.
 pub(super) const STEADY_PARTS: u64 = 32;
 /// Time for which the miss ratio at the baseline's size is used; the workload may change. Chosen as

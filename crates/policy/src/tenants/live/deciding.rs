@@ -17,14 +17,15 @@ use crate::tenants::{Division, DivisionFault, Share, TenantSeen, TenantTerms, Te
 /// Difference of normalized throughputs that counts as rounding. Chosen far below any gain that
 /// leads to a new division.
 const ROUNDING: f64 = 1e-6;
-/// Requests of a tenant that was idle before the last decision after which the next one is early.
-/// Chosen because fewer requests may be a health check, and do not show the tenant's demand.
+/// Number of requests of a tenant, idle before the last decision, that bring the next decision
+/// forward. Chosen because fewer requests may be a health check, and do not show the tenant's
+/// demand.
 const BEGINS: u64 = 100;
-/// Early decisions are at least one of this many parts of a period apart. Chosen as two seconds of
-/// the tenant's counters with the default period.
+/// Early decisions are at least a period divided by this apart. Chosen as two seconds of the
+/// tenant's counters with the default period.
 const EARLY: u32 = 10;
-/// A tenant counts as having its baseline if its bytes and rates differ from it by at most one of
-/// this many parts. Chosen as two steps of a move.
+/// A tenant counts as having its baseline if its bytes and rates differ from it by at most the
+/// baseline divided by this. Chosen as two steps of a move.
 const AT_BASE_PARTS: u64 = 32;
 /// Longest freeze. Chosen as a day, so that another division is tried again for a load that repeats
 /// daily.

@@ -18,8 +18,8 @@ use crate::tenants::baseline::{Baseline, base_rates};
 use crate::tenants::checked::check_rates;
 use crate::tenants::{DivisionFault, Share, TenantPolicy, Tenants};
 
-/// A step moves at most one of this many parts of a tenant's baseline. Chosen so that the loss by a
-/// step is within the two percent that the watch tolerates, and is observed before the next step.
+/// A step moves at most a tenant's baseline divided by this. Chosen so that the loss by a step is
+/// within the two percent that the watch tolerates, and is observed before the next step.
 const STEPS: u64 = 64;
 /// Throughput that all tenants keep together while cache is cold, as a multiple of the baselines: a
 /// margin of two percent for effects that the model ignores. Chosen as the margin that the watch
