@@ -62,7 +62,7 @@ const ONERF: [&str; 7] = [
 ];
 
 #[test]
-fn results_of_scenarios_of_backends_are_unchanged() {
+fn results_of_backend_scenarios_are_unchanged() {
     let list = json(&["list"]);
     let scenarios = names(&list["scenarios"]).into_iter();
     for scenario in scenarios.filter(|name| name != "microfuge" && !name.starts_with("hare-")) {
@@ -78,7 +78,7 @@ fn results_of_scenarios_of_backends_are_unchanged() {
 }
 
 #[test]
-fn results_of_microfuge_are_unchanged() {
+fn results_of_scenario_microfuge_are_unchanged() {
     let settings = ["--set=records=2000", "--set=seconds=2+4"];
     let further: [(&str, &[&str]); 4] = [
         ("sherwood", &["--set=tenants=2", "--set=writes=0.2", "--set=target=0.05"]),
@@ -90,7 +90,7 @@ fn results_of_microfuge_are_unchanged() {
 }
 
 #[test]
-fn results_of_scenarios_of_tenants_are_unchanged() {
+fn results_of_tenant_scenarios_are_unchanged() {
     let list = json(&["list"]);
     let policies = names(&list["tenants"]["policies"]);
     for scenario in names(&list["scenarios"]).iter().filter(|name| name.starts_with("hare-")) {

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn function_of_more_than_the_limit_is_found_with_its_line() {
+    fn function_longer_than_the_limit_is_reported_with_its_line_number() {
         assert!(overlong("a.rs", &function(LINES_MAX)).is_empty());
         assert_eq!(
             overlong("a.rs", &function(LINES_MAX + 1)),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn function_types_and_declarations_have_no_body() {
+    fn function_types_and_declarations_without_a_body_are_ignored() {
         let source =
             format!("trait X {{ fn a(&self);\nfn b(); }}\ntype F = fn(u8);\n{{{}}}", "\n".repeat(99));
         assert!(overlong("a.rs", &source).is_empty());

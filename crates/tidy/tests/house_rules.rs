@@ -92,7 +92,7 @@ fn files_are_within_the_limits_on_bytes_and_lines() {
 }
 
 #[test]
-fn functions_are_within_the_limit_on_lines() {
+fn no_function_exceeds_the_limit_on_lines() {
     let tree = tree();
     for name in tree.crates() {
         let sources: Vec<(&str, String)> = tree.texts(&format!("crates/{name}/src/"), ".rs").collect();

@@ -74,7 +74,7 @@ fn check(server: &Server, client: &mut Client, case: &str) {
 }
 
 #[test]
-fn watched_keys_of_many_clients_take_no_items_from_the_cache() {
+fn keys_watched_by_many_clients_do_not_evict_cached_items() {
     let (server, mut client) = filled();
     let names: Vec<String> = (0..1024).map(|key| format!("{key:0250}")).collect();
     let watch: Vec<&str> = std::iter::once("WATCH").chain(names.iter().map(String::as_str)).collect();
@@ -88,7 +88,7 @@ fn watched_keys_of_many_clients_take_no_items_from_the_cache() {
 }
 
 #[test]
-fn queued_commands_of_many_clients_take_no_items_from_the_cache() {
+fn commands_queued_by_many_clients_do_not_evict_cached_items() {
     let (server, mut client) = filled();
     let value = "x".repeat(700_000);
     let mut clients: Vec<Client> = (0..40).map(|_| Client::connect(&server)).collect();

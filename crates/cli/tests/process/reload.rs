@@ -161,7 +161,7 @@ fn reload_changes_all_or_nothing_and_no_client_notices() {
 }
 
 #[test]
-fn reload_that_would_remove_every_listener_has_to_be_asked_for() {
+fn reload_that_would_remove_every_listener_requires_confirmation() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sherwood.toml");
     write(&path, CONFIG);

@@ -81,7 +81,7 @@ fn simulated_lru_hits_match_stack_distances() {
 }
 
 #[test]
-fn request_takes_the_time_of_look_up_and_fetch() {
+fn request_latency_is_the_sum_of_look_up_and_fetch_times() {
     let results = run(&small(1, 1)).results();
     assert!((results.p50_ms - 0.501).abs() < 0.006, "{}", results.p50_ms);
     assert_eq!((results.errors, results.slo_violation_ratio), (0, 0.0));
@@ -97,7 +97,7 @@ fn brief(scenario: &str, policy: &str) -> Setup {
 }
 
 #[test]
-fn results_depend_on_the_seed_and_not_on_where_advance_stops() {
+fn results_depend_on_the_seed_and_not_on_the_times_at_which_advance_stops() {
     let setup = brief("onerf-spikes", "robinhood");
     let whole = run(&setup);
     let mut stepped = World::new(&setup).expect("valid");
@@ -170,7 +170,7 @@ fn every_policy_gets_the_same_requests_and_answers_all_keys() {
 }
 
 #[test]
-fn key_counts_that_do_not_balance_stop_the_run() {
+fn run_stops_with_an_error_if_key_counts_are_inconsistent() {
     let setup = small(20, 1);
     let ran = || {
         let mut world = World::new(&setup).expect("valid");
@@ -212,7 +212,7 @@ fn overloaded_backend_fails_its_queries() {
 }
 
 #[test]
-fn gradual_resize_keeps_the_sum_of_budgets() {
+fn sum_of_cache_budgets_stays_constant_during_a_gradual_resize() {
     let mut setup = brief("none", "robinhood");
     setup.knobs.resize = Resize::BytesPerSecond(1 << 16);
     // Needed because the caches are not full yet.
@@ -229,7 +229,7 @@ fn gradual_resize_keeps_the_sum_of_budgets() {
 }
 
 #[test]
-fn reported_allocation_of_a_gradual_resize_is_the_one_in_force() {
+fn allocation_reported_during_a_gradual_resize_is_the_one_in_force() {
     let mut setup = brief("none", "robinhood");
     setup.knobs.resize = Resize::BytesPerSecond(1 << 10);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
@@ -253,7 +253,7 @@ fn reported_allocation_of_a_gradual_resize_is_the_one_in_force() {
 }
 
 #[test]
-fn limit_depth_of_a_profile_multiplies_the_setting() {
+fn limit_depths_of_the_profile_and_of_the_setting_are_multiplied() {
     let figures = |depth: &str, knob: f64| {
         let limits = format!(r#"{depth}"limits":{{"1":[[0,0.8]]}}"#);
         let mut setup = limited(20, 1, 20.0, &limits);
@@ -274,7 +274,7 @@ fn limit_depth_of_a_profile_multiplies_the_setting() {
 }
 
 #[test]
-fn policies_receive_what_if_estimates_of_all_servers() {
+fn policies_receive_what_if_estimates_merged_from_all_servers() {
     for policy in ["cliffhanger", "lama", "fair", "crit_path_w_delta"] {
         let mut setup = brief("none", policy);
         setup.knobs.cache_ratio = 0.05;
@@ -299,7 +299,7 @@ fn policies_receive_what_if_estimates_of_all_servers() {
 }
 
 #[test]
-fn tao_applies_the_mean_allocation_of_robinhood_in_the_spikes() {
+fn tao_applies_the_mean_allocation_that_robinhood_had_in_scenario_onerf_spikes() {
     let mut setup = brief("ramp-1-slow", "tao");
     (setup.knobs.measure_min, setup.knobs.load_ratio) = (Some(0.5), 0.1);
     setup.knobs.control.unfilled_ratio_max = f64::INFINITY;
@@ -330,7 +330,7 @@ fn setup_with_unknown_names_or_numbers_out_of_range_is_rejected() {
 
 /// Statistics read every second and used 2.5 s later.
 #[test]
-fn stale_statistics_are_used_after_their_age() {
+fn decisions_use_statistics_of_the_configured_age() {
     let stale = |stale| {
         let mut setup = brief("none", "robinhood");
         setup.knobs.control.delta = Duration::from_secs(1);
@@ -397,7 +397,7 @@ fn replay(items: u64, accesses: Accesses, minutes: f64) -> Setup {
 }
 
 #[test]
-fn trace_is_replayed_in_order_and_sizes_are_dropped() {
+fn trace_is_replayed_in_order_and_object_sizes_are_freed_after_use() {
     let objects = || (0..600u64).map(|n| (n * n * 7_919 % 40, Some(1_000)));
     let setup = replay(20, Accesses { objects: objects().collect(), wrong: false }, 9.0);
     let world = run(&setup);
@@ -457,7 +457,7 @@ fn trace_that_ends_early_gives_incomplete_results() {
 }
 
 #[test]
-fn sampled_requests_wait_like_all_requests() {
+fn latency_of_a_sampled_run_is_close_to_that_of_the_full_run() {
     let mut setup = slow(1, 1, 80.0);
     let full = run(&setup).results();
     setup.knobs.sample = 4;
@@ -473,7 +473,7 @@ fn sampled_requests_wait_like_all_requests() {
 }
 
 #[test]
-fn sample_of_the_keys_has_proportional_caches_and_reports_full_sizes() {
+fn run_with_sampled_keys_has_smaller_caches_and_reports_full_size_allocations() {
     let mut setup = brief("none", "robinhood");
     (setup.knobs.warmup_min, setup.knobs.measure_min) = (Some(0.0), Some(0.1));
     let full = run(&setup);

@@ -214,7 +214,7 @@ fn control_loop() -> ControlLoop {
 }
 
 #[test]
-fn set_up_with_tiers_stages_deadlines_and_rates_at_once_loses_nothing() {
+fn no_request_is_lost_with_tiers_stages_deadlines_and_rate_limits_combined() {
     let family = Tiers { draws: stream(7, 1), ended: [0; 3], failed: 0, pages: 0 };
     let servers = Servers::new([(2, 2), (2, 2)].into_iter());
     let end = STOP + 5_000 * MS;

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn object_is_split_at_its_own_commas() {
+    fn object_is_split_only_at_its_top_level_commas() {
         let object = r#" { "a" : "x,\"}" , "b\u00fc":[1,{"c":2}],"":{ } , "n": NaN } "#;
         let expected =
             [named("a", r#""x,\"}""#), named("bü", r#"[1,{"c":2}]"#), named("", "{ }"), named("n", "NaN")];
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn last_member_of_a_name_that_is_not_null_is_found() {
+    fn last_of_several_members_with_one_name_is_found_and_null_counts_as_absent() {
         let object = br#"{"a":1,"b":2,"\u0061":3,"c":4,"c":null}"#;
         let expected = [Some(&b"3"[..]), Some(b"2"), None, None];
         assert_eq!(find(object, ["a", "b", "c", "d"]).unwrap(), expected);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_member_leaves_the_others_as_they_are() {
+    fn malformed_member_does_not_affect_the_other_members() {
         for wrong in ["", "x", "-", "01", "[1}", "\u{0}", "nul", "1e999", r#""\ud800""#, r#""\x""#] {
             let object = format!(r#"{{"a":1,"wrong":{wrong},"b":"2"}}"#);
             assert_eq!(
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_whole_object_is_refused_with_the_position() {
+    fn incomplete_or_invalid_object_is_refused_with_the_position_of_the_problem() {
         for (wrong, problem) in [
             ("", "a { is expected, at byte 0 of 0"),
             ("[]", "a { is expected, at byte 0 of 2"),
@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_object_is_split_into_what_serde_reads(
+        fn any_object_is_split_into_the_same_members_as_serde_reads(
             object in prop::collection::btree_map(".{0,6}", ".{0,6}", 0..6)
         ) {
             let text = serde_json::to_string(&object).unwrap();
@@ -282,7 +282,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_split_or_refused(words in prop::collection::vec(
+        fn any_sequence_of_json_tokens_is_split_or_refused_without_a_panic(words in prop::collection::vec(
             prop::sample::select(vec!["{", "}", "[", "]", ":", ",", "\"", "\\", "a", "\"a\"", " ", "1"]), 0..40
         )) {
             let text = words.concat();

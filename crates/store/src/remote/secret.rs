@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn password_is_read_again_when_the_server_refuses_it_and_nothing_else() {
+    fn password_file_is_reread_after_a_refused_login_but_not_after_other_failures() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         std::fs::write(&path, "old").unwrap();

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_number_have_one_signature() {
+    fn equal_numbers_have_equal_signatures_however_they_are_spelled() {
         for (one, other) in [
             ("7", "07"),
             ("7", "+7.00"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_some_collation_holds_equal_have_one_signature() {
+    fn texts_that_are_equal_under_some_collation_have_equal_signatures() {
         for (one, other) in [
             ("abc", "ABC"),
             ("a", "a  "),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn row_of_another_spelling_is_certain_if_only_case_and_padding_differ() {
+    fn row_is_a_certain_match_if_its_text_differs_from_the_key_only_in_case_and_padding() {
         assert!(Compared::Text.is_certain(b"ABC", b"abc  ") && Compared::Decimal.is_certain(b"7", b"7.0"));
         assert!(
             !Compared::Text.is_certain(b"julius", b"iulius") && !Compared::Other.is_certain(b"t", b"true")

@@ -95,7 +95,7 @@ async fn each(store: &Arc<dyn Store>, names: &[&str]) -> Vec<Result<Option<Bytes
 }
 
 #[tokio::test]
-async fn request_accepts_no_coding_unless_its_headers_do() {
+async fn accept_encoding_is_identity_unless_the_configured_headers_set_it() {
     let service = Service::new(|_| answer("", b"{}")).await;
     assert_eq!(value(&opened(StoreOptions::Http(service.http())), "k").await, Some("{}".into()));
     assert_eq!(service.accepted().as_deref(), Some("identity"));
@@ -132,7 +132,7 @@ async fn compressed_answer_is_decompressed() {
 }
 
 #[tokio::test]
-async fn answer_that_cannot_be_decoded_fails_its_key_by_the_name_of_its_coding() {
+async fn undecodable_answer_fails_its_key_with_an_error_that_names_the_coding() {
     let service = Service::new(|path| match path {
         "/plain" => answer("", b"value"),
         "/unknown" => answer("content-encoding: lz4\r\n", b"value"),
@@ -152,7 +152,7 @@ async fn answer_that_cannot_be_decoded_fails_its_key_by_the_name_of_its_coding()
 }
 
 #[tokio::test]
-async fn decoded_value_has_the_bounds_of_a_value() {
+async fn size_limits_of_values_apply_to_the_decoded_bytes() {
     let service = Service::new(|path| {
         let bytes = path[1..].parse().unwrap();
         let text: Vec<u8> = (0..bytes).map(|at: u32| at.to_le_bytes()[0]).collect();
@@ -169,7 +169,7 @@ async fn decoded_value_has_the_bounds_of_a_value() {
 }
 
 #[tokio::test]
-async fn malformed_value_of_a_batch_fails_its_key_alone() {
+async fn malformed_value_of_an_http_batch_fails_only_its_own_key() {
     let service = Service::new(|_| {
         let body = b"\xef\xbb\xbf{\"a\": 18446744073709551616, \"b\": \"\\ud800\", \"c\": NaN, \"d\": null, \"e\": \"1\", \"f\": \"\xff\"}";
         answer("content-type: Application/JSON\r\n", body)
@@ -184,7 +184,7 @@ async fn malformed_value_of_a_batch_fails_its_key_alone() {
 }
 
 #[tokio::test]
-async fn malformed_item_of_a_table_fails_its_key_alone() {
+async fn malformed_dynamodb_item_fails_only_its_own_key() {
     let service = Service::new(|_| {
         let items = r#"{"key":{"S":"a"},"value":{"B":"MQ=="}},{"key":{"S":"b"},"value":{"B":7}}"#;
         answer("", format!(r#"{{"Responses":{{"orders":[{items}]}},"ConsumedCapacity":null}}"#).as_bytes())
@@ -195,7 +195,7 @@ async fn malformed_item_of_a_table_fails_its_key_alone() {
 }
 
 #[tokio::test]
-async fn value_whose_answer_has_expired_or_varies_is_for_this_answer_only() {
+async fn value_of_an_expired_or_varying_response_has_a_freshness_lifetime_of_zero() {
     let service = Service::new(|path| match path {
         "/expired" => answer("Expires: Thu, 01 Jan 1970 00:00:00 GMT\r\n", b"1"),
         "/invalid" => answer("expires: 0\r\n", b"1"),

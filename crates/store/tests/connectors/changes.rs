@@ -49,7 +49,7 @@ const INTEGERS: &str =
     "CREATE TABLE part (id int PRIMARY KEY, name text); INSERT INTO part VALUES (1, 'one'), (2, 'two')";
 
 #[tokio::test]
-async fn rows_of_a_widened_postgres_key_column_are_found_and_written_at_once() {
+async fn reads_and_writes_work_immediately_after_a_postgres_key_column_is_widened() {
     let (_server, admin, stores) = postgres_stores(INTEGERS).await;
     admin.batch_execute("ALTER TABLE part ALTER id TYPE bigint").await.unwrap();
     for (store, id) in stores.iter().zip(["3000000000", "3000000001"]) {
@@ -64,7 +64,7 @@ async fn rows_of_a_widened_postgres_key_column_are_found_and_written_at_once() {
 }
 
 #[tokio::test]
-async fn postgres_key_column_of_another_type_is_read_and_written_at_once() {
+async fn reads_and_writes_work_immediately_after_a_postgres_key_column_changes_its_type() {
     let (server, admin, _) = postgres_stores(INTEGERS).await;
     for (kind, key) in [("text USING 'k' || id", "k1"), ("numeric USING id + 0.5", "1.5"), ("smallint", "1")]
     {
@@ -91,7 +91,7 @@ async fn postgres_key_column_of_another_type_is_read_and_written_at_once() {
 }
 
 #[tokio::test]
-async fn postgres_key_column_whose_type_only_the_server_checks_is_read_and_written_at_once() {
+async fn reads_and_writes_work_immediately_after_a_postgres_date_key_becomes_text() {
     let (server, admin, _) = postgres_stores(INTEGERS).await;
     let days =
         "CREATE TABLE part (id date PRIMARY KEY, name text); INSERT INTO part VALUES ('2024-02-29', 'one')";
@@ -114,7 +114,7 @@ async fn postgres_key_column_whose_type_only_the_server_checks_is_read_and_writt
 }
 
 #[tokio::test]
-async fn postgres_value_column_of_another_type_is_read_and_written_at_once() {
+async fn reads_and_writes_work_immediately_after_a_postgres_value_column_changes_its_type() {
     let (server, admin, _) = postgres_stores(INTEGERS).await;
     let changes = [
         ("ALTER TABLE part ALTER name TYPE varchar(9)", "three"),
@@ -135,7 +135,7 @@ async fn postgres_value_column_of_another_type_is_read_and_written_at_once() {
 }
 
 #[tokio::test]
-async fn postgres_columns_and_tables_may_be_dropped_renamed_and_made_again() {
+async fn reads_and_writes_work_once_a_dropped_or_renamed_postgres_table_or_column_is_back() {
     let (server, admin, _) = postgres_stores(INTEGERS).await;
     for (broken, mended) in [
         ("ALTER TABLE part RENAME name TO title", "ALTER TABLE part RENAME title TO name"),
@@ -161,7 +161,7 @@ async fn postgres_columns_and_tables_may_be_dropped_renamed_and_made_again() {
 }
 
 #[tokio::test]
-async fn columns_of_a_star_are_those_that_the_table_has_now() {
+async fn select_star_returns_the_current_columns_of_the_table() {
     let (server, admin, _) = postgres_stores(INTEGERS).await;
     let (maria, mut root, _) = mariadb_stores().await;
     let json = |server: &Database| SqlOptions {
@@ -189,7 +189,7 @@ async fn columns_of_a_star_are_those_that_the_table_has_now() {
 }
 
 #[tokio::test]
-async fn postgres_type_that_is_made_again_is_looked_up_again() {
+async fn postgres_type_that_was_dropped_and_recreated_is_looked_up_again() {
     let made = "
         CREATE TYPE id AS ENUM ('1', '1000');
         CREATE TABLE part (id id PRIMARY KEY, name text); INSERT INTO part VALUES ('1', 'one')";
@@ -203,7 +203,7 @@ async fn postgres_type_that_is_made_again_is_looked_up_again() {
 }
 
 #[tokio::test]
-async fn postgres_statement_that_the_server_has_dropped_is_prepared_anew() {
+async fn postgres_statement_that_the_server_has_deallocated_is_prepared_again() {
     let (server, admin) = postgres::started(&[]).await;
     admin
         .batch_execute(
@@ -220,7 +220,7 @@ async fn postgres_statement_that_the_server_has_dropped_is_prepared_anew() {
 }
 
 #[tokio::test]
-async fn key_that_fits_no_type_is_absent_and_no_error() {
+async fn key_that_does_not_fit_the_type_of_its_column_is_absent_and_not_an_error() {
     let (_server, _admin, stores) = postgres_stores(INTEGERS).await;
     for store in &stores {
         for _ in 0..100 {
@@ -239,7 +239,7 @@ async fn mariadb_stores() -> (Database, Conn, [Arc<dyn Store>; 2]) {
 }
 
 #[tokio::test]
-async fn mariadb_columns_of_another_type_are_read_and_written_at_once() {
+async fn reads_and_writes_work_immediately_after_mariadb_columns_change_their_type() {
     let (_server, mut root, stores) = mariadb_stores().await;
     for (change, key) in [
         ("ALTER TABLE part MODIFY id BIGINT", "3000000000"),
@@ -263,7 +263,7 @@ async fn mariadb_columns_of_another_type_are_read_and_written_at_once() {
 }
 
 #[tokio::test]
-async fn mariadb_columns_and_tables_may_be_dropped_renamed_and_made_again() {
+async fn reads_and_writes_work_once_a_dropped_or_renamed_mariadb_table_or_column_is_back() {
     let (server, mut root, _) = mariadb_stores().await;
     for (broken, mended) in [
         ("ALTER TABLE part RENAME COLUMN name TO title", "ALTER TABLE part RENAME COLUMN title TO name"),

@@ -114,7 +114,7 @@ fn once_each(_: usize, request: usize) -> Reply {
 }
 
 #[tokio::test]
-async fn read_whose_kept_connection_ended_is_sent_again_on_a_new_one() {
+async fn read_whose_kept_alive_connection_ended_is_resent_on_a_new_connection() {
     for at in 0..2 {
         let (address, counts) = replies(once_each).await;
         let store = &plain(&address)[at];
@@ -127,7 +127,7 @@ async fn read_whose_kept_connection_ended_is_sent_again_on_a_new_one() {
 }
 
 #[tokio::test]
-async fn reads_at_once_whose_kept_connections_ended_do_not_meet_each_others() {
+async fn concurrent_reads_whose_connections_ended_are_not_resent_on_other_ending_connections() {
     let (address, _) = replies(once_each).await;
     let names: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -139,7 +139,7 @@ async fn reads_at_once_whose_kept_connections_ended_do_not_meet_each_others() {
 }
 
 #[tokio::test]
-async fn read_is_sent_again_once() {
+async fn read_is_resent_at_most_once() {
     for at in 0..2 {
         let first = |connection, request| match (connection, request) {
             (1, 1) => Reply::Answer,
@@ -153,7 +153,7 @@ async fn read_is_sent_again_once() {
 }
 
 #[tokio::test]
-async fn read_on_a_new_connection_that_ends_is_not_sent_again() {
+async fn read_on_a_new_connection_that_ends_is_not_resent() {
     for at in 0..2 {
         let (address, counts) = replies(|_, _| Reply::End(b"")).await;
         let store = &plain(&address)[at];
@@ -162,7 +162,7 @@ async fn read_on_a_new_connection_that_ends_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn read_whose_kept_connection_ends_within_an_answer_is_not_sent_again() {
+async fn read_whose_connection_ends_in_the_middle_of_the_answer_is_not_resent() {
     for part in [&b"H"[..], b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"] {
         let second = move |_, request| if request == 1 { Reply::Answer } else { Reply::End(part) };
         let (address, counts) = replies(second).await;
@@ -173,7 +173,7 @@ async fn read_whose_kept_connection_ends_within_an_answer_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn outcome_of_a_write_whose_kept_connection_ended_is_unknown() {
+async fn write_whose_kept_alive_connection_ended_fails_and_is_not_resent() {
     for at in 0..2 {
         let (address, counts) = replies(once_each).await;
         let store = &plain(&address)[at];
@@ -185,7 +185,7 @@ async fn outcome_of_a_write_whose_kept_connection_ended_is_unknown() {
 }
 
 #[tokio::test]
-async fn answer_that_is_sent_twice_is_not_that_of_the_next_request() {
+async fn duplicate_answer_is_not_taken_for_the_answer_to_the_next_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -321,7 +321,7 @@ fn answer(id: u32) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn requests_up_to_the_last_one_of_a_goaway_are_awaited_and_later_ones_sent_again() {
+async fn requests_up_to_the_last_one_named_by_goaway_are_awaited_and_later_ones_resent() {
     let ([store, _], counts) = reacts(|connection, request| match (connection, request) {
         (1, 2..=6) => Reaction::Hold,
         (1, 7) => Reaction::GoAway(4),
@@ -335,7 +335,7 @@ async fn requests_up_to_the_last_one_of_a_goaway_are_awaited_and_later_ones_sent
 }
 
 #[tokio::test]
-async fn request_that_was_certainly_not_processed_is_sent_again_whatever_it_does() {
+async fn request_that_the_server_did_not_process_is_resent_even_if_it_is_a_write() {
     for refusal in [Reaction::GoAway(1), Reaction::Refuse] {
         let reaction = move |connection, request| match (connection, request) {
             (1, 2) => refusal,
@@ -355,7 +355,7 @@ async fn request_that_was_certainly_not_processed_is_sent_again_whatever_it_does
 }
 
 #[tokio::test]
-async fn request_that_is_never_processed_is_sent_three_times_again_and_counts_against_no_replica() {
+async fn request_that_is_never_processed_is_resent_three_times_then_fails_as_overloaded() {
     for refusal in [Reaction::GoAway(0), Reaction::Refuse] {
         let (stores, counts) = reacts(move |_, _| refusal).await;
         let mut sent = 0;
@@ -370,7 +370,7 @@ async fn request_that_is_never_processed_is_sent_three_times_again_and_counts_ag
 }
 
 #[tokio::test]
-async fn read_whose_kept_http2_connection_ended_is_sent_again_and_a_write_is_not() {
+async fn read_whose_kept_alive_http2_connection_ended_is_resent_and_a_write_is_not() {
     let ends = |_, request| if request == 2 { Reaction::End } else { Reaction::Answer };
     for at in 0..2 {
         let (stores, counts) = reacts(ends).await;
@@ -383,7 +383,7 @@ async fn read_whose_kept_http2_connection_ended_is_sent_again_and_a_write_is_not
 }
 
 #[tokio::test]
-async fn read_whose_new_http2_connection_ended_is_sent_again_once() {
+async fn read_whose_new_http2_connection_ended_is_resent_once() {
     let first = |connection, _| if connection == 1 { Reaction::End } else { Reaction::Answer };
     for at in 0..2 {
         let (stores, counts) = reacts(first).await;

@@ -57,7 +57,7 @@ async fn read_at_once(store: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn connections_killed_by_an_operator_of_redis_fail_no_read() {
+async fn no_read_fails_when_an_operator_kills_all_redis_connections() {
     let server = Server::redis(&[]);
     let (store, mut operator) = (redis(server.address()), Operator::at(&server).await);
     store.put("k".into(), "1".into()).await.unwrap();
@@ -69,7 +69,7 @@ async fn connections_killed_by_an_operator_of_redis_fail_no_read() {
 }
 
 #[tokio::test]
-async fn idle_connections_closed_by_redis_fail_no_read() {
+async fn no_read_fails_when_redis_closes_idle_connections() {
     let server = Server::redis(&["--timeout", "1"]);
     let (store, mut operator) = (redis(server.address()), Operator::at(&server).await);
     store.put("k".into(), "1".into()).await.unwrap();
@@ -82,7 +82,7 @@ async fn idle_connections_closed_by_redis_fail_no_read() {
 }
 
 #[tokio::test]
-async fn idle_connections_closed_by_memcached_fail_no_read() {
+async fn no_read_fails_when_memcached_closes_idle_connections() {
     let server = Server::memcached(|_| vec!["-o".into(), "idle_timeout=1".into()]);
     let (store, mut operator) = (memcached(server.address()), Operator::at(&server).await);
     store.put("k".into(), "1".into()).await.unwrap();
@@ -140,14 +140,14 @@ async fn restarted_while_calls_run(mut server: Server, store: Arc<dyn Store>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_during_a_restart_of_redis_have_their_own_answer_or_an_error() {
+async fn calls_during_a_restart_of_redis_get_their_own_answer_or_an_error() {
     let server = Server::redis(&[]);
     let store = redis(server.address());
     restarted_while_calls_run(server, store).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_during_a_restart_of_memcached_have_their_own_answer_or_an_error() {
+async fn calls_during_a_restart_of_memcached_get_their_own_answer_or_an_error() {
     let server = Server::memcached(|_| Vec::new());
     let store = memcached(server.address());
     restarted_while_calls_run(server, store).await;
@@ -168,7 +168,7 @@ async fn name_of(port: Arc<AtomicU16>) -> String {
 }
 
 #[tokio::test]
-async fn primary_that_became_a_replica_is_left_for_the_new_one_after_one_refused_write() {
+async fn connection_to_a_demoted_redis_primary_is_replaced_after_one_refused_write() {
     let (old, new) = (Server::redis(&[]), Server::redis(&[]));
     let port = Arc::new(AtomicU16::new(old.port));
     let store = redis(name_of(Arc::clone(&port)).await);

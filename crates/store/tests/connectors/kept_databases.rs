@@ -59,7 +59,7 @@ async fn ends_of_connections_are_met(store: Arc<dyn Store>, proxy: &Proxy) {
 }
 
 #[tokio::test]
-async fn read_on_a_kept_postgres_connection_that_ends_is_sent_once_more() {
+async fn read_on_a_pooled_postgres_connection_that_ends_is_resent_once() {
     let (server, _admin) = postgres::started(&[]).await;
     let proxy = Proxy::before(server.port, is_bind).await;
     let store = opened(StoreOptions::Postgres(options(&server, &proxy)));
@@ -67,7 +67,7 @@ async fn read_on_a_kept_postgres_connection_that_ends_is_sent_once_more() {
 }
 
 #[tokio::test]
-async fn read_on_a_kept_mariadb_connection_that_ends_is_sent_once_more() {
+async fn read_on_a_pooled_mariadb_connection_that_ends_is_resent_once() {
     let (server, _root) = mariadb::started(&[]).await;
     let proxy = Proxy::before(server.port, is_execute).await;
     let store = opened(StoreOptions::MySql(options(&server, &proxy)));
@@ -123,7 +123,7 @@ fn error_packet(code: u16) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn mariadb_statement_that_the_server_no_longer_knows_is_prepared_anew() {
+async fn mariadb_statement_that_the_server_no_longer_knows_is_prepared_again() {
     let (server, _root) = mariadb::started(&[]).await;
     let proxy = Proxy::before(server.port, is_execute).await;
     for code in [1615, 1243] {

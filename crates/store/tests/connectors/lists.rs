@@ -43,7 +43,7 @@ fn only(places: &[usize], bad: &str, outcomes: &[&str]) {
 }
 
 #[tokio::test]
-async fn key_that_the_character_set_of_postgres_lacks_is_absent_and_fails_no_other_key() {
+async fn key_not_encodable_in_the_postgres_character_set_is_absent_and_fails_no_other_key() {
     let server = Database::postgres(|_| Vec::new());
     let on_shop = admin(&server).await;
     let made = "CREATE DATABASE latin OWNER shop ENCODING LATIN1 LOCALE 'C' TEMPLATE template0";
@@ -70,7 +70,7 @@ async fn key_that_the_character_set_of_postgres_lacks_is_absent_and_fails_no_oth
 }
 
 #[tokio::test]
-async fn row_for_which_a_postgres_statement_fails_fails_no_other_key() {
+async fn row_that_makes_a_postgres_statement_fail_fails_only_its_own_key() {
     let server = Database::postgres(|_| Vec::new());
     let admin = admin(&server).await;
     let made = "CREATE TABLE item AS SELECT k, CASE k WHEN 77 THEN 0 ELSE 1 END AS n, CASE k WHEN 99 THEN 'soon' ELSE '9' END AS ttl,
@@ -104,7 +104,7 @@ async fn row_for_which_a_postgres_statement_fails_fails_no_other_key() {
 }
 
 #[tokio::test]
-async fn value_that_is_no_text_in_postgres_fails_no_other_key() {
+async fn postgres_value_that_is_not_valid_text_fails_only_its_own_key() {
     let server = Database::postgres(|_| Vec::new());
     let on_shop = admin(&server).await;
     let made = "CREATE DATABASE bytes OWNER shop ENCODING SQL_ASCII LOCALE 'C' TEMPLATE template0";
@@ -120,7 +120,7 @@ async fn value_that_is_no_text_in_postgres_fails_no_other_key() {
 }
 
 #[tokio::test]
-async fn key_or_row_for_which_a_mariadb_statement_fails_fails_no_other_key() {
+async fn key_or_row_that_makes_a_mariadb_statement_fail_fails_only_its_own_key() {
     let server = Database::mariadb(|_| Vec::new());
     let mut root = root(&server).await;
     let made = "CREATE TABLE item AS SELECT CONVERT(seq USING latin1) AS k, IF(seq = 77, 9223372036854775807, 1) AS n,

@@ -43,7 +43,7 @@ fn store(options: SqlOptions) -> Arc<dyn Store> {
 }
 
 #[tokio::test]
-async fn statements_run_through_a_pooler_in_each_of_its_modes() {
+async fn statements_run_through_pgbouncer_in_each_of_its_pool_modes() {
     let (server, shop) = started().await;
     for mode in MODES {
         let pooler = Database::pgbouncer(&server, mode);
@@ -88,7 +88,7 @@ async fn statements_run_through_a_pooler_in_each_of_its_modes() {
 }
 
 #[tokio::test]
-async fn bad_key_or_row_fails_no_other_key_through_a_pooler() {
+async fn bad_key_or_row_does_not_fail_other_keys_through_pgbouncer() {
     let (server, _shop) = started().await;
     let days = "(SELECT DATE '2023-12-31' + id AS day, name FROM red) AS dated WHERE day";
     for mode in MODES {
@@ -116,7 +116,7 @@ async fn bad_key_or_row_fails_no_other_key_through_a_pooler() {
 }
 
 #[tokio::test]
-async fn stores_behind_one_pooler_never_get_rows_of_statements_of_others() {
+async fn stores_that_share_pgbouncer_never_get_rows_of_other_clients_statements() {
     let (server, _shop) = started().await;
     for mode in ["transaction", "statement"] {
         let pooler = Database::pgbouncer(&server, mode);
@@ -146,7 +146,7 @@ async fn stores_behind_one_pooler_never_get_rows_of_statements_of_others() {
 }
 
 #[tokio::test]
-async fn key_column_widened_behind_a_pooler_is_noticed() {
+async fn type_changes_of_columns_are_noticed_through_pgbouncer() {
     let (server, shop) = started().await;
     let pooler = Database::pgbouncer(&server, "transaction");
     let many = || {
@@ -178,7 +178,7 @@ fn moods(pooler: &Database, query: &str) -> Arc<dyn Store> {
 }
 
 #[tokio::test]
-async fn types_of_columns_are_looked_up_through_a_pooler_in_a_transaction() {
+async fn unknown_column_types_are_looked_up_through_pgbouncer_in_a_transaction() {
     let (server, shop) = started().await;
     for mode in ["session", "transaction"] {
         let pooler = Database::pgbouncer(&server, mode);
@@ -213,7 +213,7 @@ async fn types_of_columns_are_looked_up_through_a_pooler_in_a_transaction() {
 }
 
 #[tokio::test]
-async fn password_or_user_that_a_pooler_refuses_is_a_fault_of_credentials() {
+async fn password_or_user_that_pgbouncer_refuses_is_a_credentials_error() {
     let (server, _shop) = started().await;
     let pooler = Database::pgbouncer(&server, "transaction");
     let options = pooler.options("SELECT name FROM red WHERE id = :key");
@@ -229,7 +229,7 @@ async fn password_or_user_that_a_pooler_refuses_is_a_fault_of_credentials() {
 }
 
 #[tokio::test]
-async fn pooler_is_named_where_a_statement_does_not_run_through_it() {
+async fn error_names_the_pooler_if_a_statement_cannot_run_through_it() {
     let (server, _shop) = started().await;
     let pooler = Database::pgbouncer(&server, "statement");
     let refused = moods(&pooler, "SELECT name, mood FROM red WHERE id = :key");

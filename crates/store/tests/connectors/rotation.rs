@@ -133,7 +133,7 @@ fn app(server: &Database, file: &Path) -> SqlOptions {
 }
 
 #[tokio::test]
-async fn login_that_is_refused_is_repeated_at_once_with_a_new_password() {
+async fn refused_login_is_retried_immediately_with_the_new_password() {
     let server = Server::redis(&["--requirepass", "new"]);
     let file = secret_file(server.folder.path());
     let password = Some(Secret::File(file.clone()));
@@ -171,7 +171,7 @@ async fn service_of(token: &'static str) -> String {
 }
 
 #[tokio::test]
-async fn request_whose_token_is_refused_is_sent_again_with_a_new_one() {
+async fn request_whose_token_is_refused_is_resent_with_the_new_token() {
     let address = service_of("new").await;
     let folder = tempfile::tempdir().unwrap();
     let file = secret_file(folder.path());
@@ -208,7 +208,7 @@ fn copied(tls: &TlsOptions, folder: &Path) -> TlsOptions {
 }
 
 #[tokio::test]
-async fn new_authority_of_servers_is_trusted_without_a_restart() {
+async fn new_certificate_authority_of_servers_is_trusted_without_a_restart() {
     let (old, new) = (Authority::new(), Authority::new());
     // No server listens behind the proxy.
     let address = gate::before(1, new.server("127.0.0.1", false, &[])).await;
@@ -229,7 +229,7 @@ async fn new_authority_of_servers_is_trusted_without_a_restart() {
 }
 
 #[tokio::test]
-async fn new_client_certificate_is_shown_without_a_restart() {
+async fn new_client_certificate_is_presented_without_a_restart() {
     let (ours, others) = (Authority::new(), Authority::new());
     let address = gate::before(1, ours.server("127.0.0.1", true, &[])).await;
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +252,7 @@ async fn new_client_certificate_is_shown_without_a_restart() {
 }
 
 #[tokio::test]
-async fn new_authority_of_a_database_is_trusted_without_a_restart() {
+async fn new_certificate_authority_of_a_database_is_trusted_without_a_restart() {
     let (old, new) = (Authority::new(), Authority::new());
     let mariadb = Database::mariadb(|folder| {
         let (cert, key) = new.files("localhost", folder);

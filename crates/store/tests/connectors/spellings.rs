@@ -126,7 +126,7 @@ async fn agree(case: &Case, list: &Arc<dyn Store>, one: &Arc<dyn Store>) {
 }
 
 #[tokio::test]
-async fn postgres_list_of_keys_finds_what_each_key_finds() {
+async fn postgres_list_query_finds_the_same_rows_as_one_query_per_key() {
     let server = Database::postgres(|_| Vec::new());
     let admin = admin(&server).await;
     let types = "CREATE EXTENSION citext;
@@ -150,7 +150,7 @@ async fn postgres_list_of_keys_finds_what_each_key_finds() {
 }
 
 #[tokio::test]
-async fn mariadb_list_of_keys_finds_what_each_key_finds() {
+async fn mariadb_list_query_finds_the_same_rows_as_one_query_per_key() {
     let server = Database::mariadb(|_| Vec::new());
     let mut root = root(&server).await;
     for (number, case) in MARIADB.iter().enumerate() {
@@ -174,7 +174,7 @@ async fn executed(root: &mut Conn) -> u64 {
 }
 
 #[tokio::test]
-async fn lists_of_found_and_absent_keys_take_one_statement() {
+async fn list_query_of_up_to_256_keys_takes_one_statement_even_if_keys_are_absent() {
     let server = Database::mariadb(|_| Vec::new());
     let mut root = root(&server).await;
     root.query_drop("CREATE TABLE item (id INT PRIMARY KEY, code VARCHAR(20) UNIQUE, body TEXT)")
@@ -205,7 +205,7 @@ async fn lists_of_found_and_absent_keys_take_one_statement() {
 }
 
 #[tokio::test]
-async fn write_with_a_key_of_equal_collation_updates_the_row() {
+async fn write_with_a_key_that_is_equal_under_the_collation_changes_the_row() {
     let server = Database::mariadb(|_| Vec::new());
     let mut root = root(&server).await;
     root.query_drop("CREATE TABLE item (id VARCHAR(20) PRIMARY KEY, body TEXT)").await.unwrap();

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_order_mark_before_a_trace_is_left_out() {
+    fn byte_order_mark_at_the_start_of_a_trace_is_skipped() {
         let text = "\u{feff}0,k,20,0,1,get,0\n1,\u{feff}k,20,0,1,get,0\n";
         let keys: Vec<_> = read(text.as_bytes()).map(|operation| operation.unwrap().key).collect();
         assert_eq!(keys, ["k", "\u{feff}k"]);

@@ -35,7 +35,7 @@ fn always_and_seldom_hit() -> Setup {
 }
 
 #[test]
-fn policy_gives_the_tax_of_the_partition_that_hits_to_the_one_that_misses() {
+fn fair_policy_moves_the_tax_from_the_hitting_partition_to_the_missing_one() {
     let mut world = World::new(&always_and_seldom_hit()).expect("valid");
     let mut expected = [32_768, 32_768];
     for decided_s in [6, 11] {

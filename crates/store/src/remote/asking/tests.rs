@@ -98,7 +98,7 @@ fn statements(compared: Compared, equal: fn(&[u8], &[u8]) -> bool, rows: &[&str]
 }
 
 #[test]
-fn absent_numbers_and_texts_take_no_second_statement() {
+fn absent_keys_of_number_and_text_columns_need_no_second_statement() {
     let numbers = |keys| statements(Compared::Decimal, is_equal_number, &["7", "8"], keys);
     assert_eq!(numbers(&["7", "9", "8", "16777217", "16777216"]), 1);
     assert_eq!(numbers(&["9", "10"]), 1);
@@ -107,28 +107,28 @@ fn absent_numbers_and_texts_take_no_second_statement() {
 }
 
 #[test]
-fn row_that_can_only_be_for_one_key_takes_no_second_statement() {
+fn row_that_can_match_only_one_of_the_keys_needs_no_second_statement() {
     assert_eq!(statements(Compared::Decimal, is_equal_number, &["1.50", "7"], &["1.5", "07", "8"]), 1);
     assert_eq!(statements(Compared::Text, is_equal_text, &["abc   ", "d    "], &["ABC", "d", "e"]), 1);
     assert_eq!(statements(Compared::Other, is_equal_text, &["abc"], &["ABC"]), 1);
 }
 
 #[test]
-fn two_spellings_of_one_row_are_both_answered_by_one_more_statement() {
+fn two_spellings_of_one_key_are_both_answered_with_one_additional_statement() {
     assert_eq!(statements(Compared::Decimal, is_equal_number, &["7"], &["7", "07", "8"]), 2);
     assert_eq!(statements(Compared::Text, is_equal_text, &["abc"], &["ABC", "abc", "d"]), 2);
     assert_eq!(statements(Compared::Other, is_equal_text, &["abc"], &["abc", "x", "y", "z"]), 2);
 }
 
 #[test]
-fn row_of_another_column_than_the_compared_one_is_found_by_a_statement_per_key() {
+fn rows_without_the_key_in_their_first_column_are_matched_by_one_statement_per_key() {
     // The first column of the row is not the key, as in `SELECT name, body … WHERE id IN (:keys)`.
     let is_own = |one: &[u8], other: &[u8]| one.strip_prefix(b"k") == other.strip_prefix(b"r");
     assert_eq!(statements(Compared::Text, is_own, &["r1", "r2"], &["k1", "k2", "k3"]), 4);
 }
 
 #[test]
-fn one_bad_key_of_many_is_found_by_halves() {
+fn one_rejected_key_among_256_is_found_by_bisection() {
     let keys: Vec<Bytes> = (0..256).map(|key: u32| key.to_string().into()).collect();
     for bad in [0, 100, 255] {
         let bad = &keys[bad..=bad];
@@ -140,7 +140,7 @@ fn one_bad_key_of_many_is_found_by_halves() {
 }
 
 #[test]
-fn keys_that_are_given_up_all_have_the_failure() {
+fn giving_up_reports_the_failure_for_all_unanswered_keys() {
     let keys = bytes(&["a", "b", "c", "d", "e", "f"]);
     let mut asking = Asking::new();
     asking.refused(keys.clone(), "one");
@@ -159,7 +159,7 @@ fn key() -> impl Strategy<Value = Bytes> {
 
 proptest! {
     #[test]
-    fn list_of_keys_finds_what_each_key_alone_finds(
+    fn list_query_gives_the_same_answers_as_one_query_per_key(
         rows in prop::collection::hash_set(key(), 0..12),
         keys in prop::collection::vec(key(), 1..40),
         bad in prop::collection::vec(key(), 0..3),

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_item_of_a_batch_costs_its_key_alone() {
+    fn malformed_item_of_a_batch_fails_only_its_own_key() {
         for (wrong, label) in [
             (r#"{"B":5}"#, "protocol"),
             (r#"{"B":"!"}"#, "protocol"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn item_of_a_batch_with_an_unreadable_key_makes_no_other_key_absent() {
+    fn keys_missing_from_a_batch_fail_if_the_key_of_some_item_is_unreadable() {
         for item in ["{}", "1", r#"{"key":{"S":5}}"#, r#"{"key":{"S":"\ud800"}}"#, r#"{"key":{"N":"1"}}"#] {
             let body = format!(
                 r#"{{"Responses":{{"orders":[{item},{{"key":{{"S":"a"}},"value":{{"B":"MQ=="}}}}]}}}}"#
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_that_cannot_be_read_is_unknown() {
+    fn malformed_consumed_capacity_is_reported_as_unknown() {
         for consumed in
             ["null", "1", "[]", "{}", r#"{"CapacityUnits":"1"}"#, r#"{"CapacityUnits":1e999}"#, "[NaN]"]
         {

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_value_of_a_json_object_costs_its_key_alone() {
+    fn malformed_value_of_a_json_object_fails_only_its_own_key() {
         for wrong in [
             &br#""\ud800""#[..],
             br#""\udc00\ud800""#,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn valid_values_of_a_json_object_are_kept_as_written() {
+    fn json_values_other_than_strings_are_returned_as_written() {
         for value in ["18446744073709551616", "-0", "1e999", "0.1000", r#"["\ud800"]"#, "[null]", "true"] {
             let body =
                 format!("\u{feff} {{\"b\": {value} ,\"\\u0063\":null,\"\\ud800\":1,\"a\":1,\"a\":\"2\"}}\n");

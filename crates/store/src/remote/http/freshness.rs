@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_in_quotes_are_not_taken_for_others() {
+    fn quoted_text_in_cache_control_is_not_read_as_directives() {
         assert_eq!(lifetime(r#"x="a, max-age=60""#), None);
         assert_eq!(lifetime(r#"x="a\"\", no-store, b", max-age=60"#), Some(60));
         assert_eq!(lifetime(r#"no-cache="set-cookie, x", max-age=60"#), Some(0));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn expires_is_the_lifetime_unless_cache_control_states_one() {
+    fn expires_determines_the_lifetime_unless_cache_control_states_one() {
         let (now, later) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:50:37 GMT");
         assert_eq!(stated(&[("expires", later)]), Some(60));
         assert_eq!(stated(&[("expires", later), ("date", now), ("age", "15")]), Some(45));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn pragma_counts_only_without_cache_control() {
+    fn pragma_no_cache_is_honored_only_without_cache_control() {
         assert_eq!(stated(&[("pragma", "No-Cache")]), Some(0));
         assert_eq!(stated(&[("pragma", "no-cache"), ("expires", "Sun, 06 Nov 1994 08:50:37 GMT")]), Some(0));
         assert_eq!(stated(&[("pragma", "no-cache"), ("cache-control", "max-age=60")]), Some(60));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn response_that_varies_with_its_request_is_not_reused() {
+    fn response_that_varies_with_request_specific_headers_is_not_reused() {
         let varying = |vary: &str| stated(&[("cache-control", "max-age=60"), ("vary", vary)]);
         for own in ["*", "accept, *", "Traceparent", "accept-encoding,tracestate"] {
             assert_eq!(varying(own), Some(0), "{own}");

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn request_is_lost_if_its_connection_ends_without_taking_it() {
+    fn request_counts_as_lost_if_its_connection_ends_before_dequeuing_it() {
         for is_taken in [false, true] {
             let (request, queued) = Queued::watch(Request::new(Full::default()));
             let link = Link::default();

@@ -202,7 +202,7 @@ async fn broken_connection_fails_sent_operations_and_is_replaced() {
 }
 
 #[tokio::test]
-async fn reads_on_a_reused_connection_that_ends_before_their_answers_share_a_new_one() {
+async fn unanswered_reads_of_a_reused_connection_that_ends_are_resent_on_one_new_connection() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 3, ..RemoteOptions::default() }).await;
     let mut stream = fixture.reused().await;
     let server = async {
@@ -224,7 +224,7 @@ async fn reads_on_a_reused_connection_that_ends_before_their_answers_share_a_new
 }
 
 #[tokio::test]
-async fn read_is_sent_again_on_a_connection_opened_after_the_end_of_the_one_before() {
+async fn read_is_resent_on_a_connection_opened_after_the_previous_one_ended() {
     let fixture = Fixture::new(RemoteOptions { connections_max: 2, ..RemoteOptions::default() }).await;
     let mut first = fixture.reused().await;
     let long = Operation::new(Access::Read, Bytes::from_static(b"l"), PACKED_KEYS, Letter);
@@ -253,7 +253,7 @@ async fn read_is_sent_again_on_a_connection_opened_after_the_end_of_the_one_befo
 }
 
 #[tokio::test]
-async fn read_is_sent_again_once() {
+async fn read_is_resent_at_most_once() {
     let fixture = Fixture::new(one_connection()).await;
     let mut stream = fixture.reused().await;
     let server = async {
@@ -271,7 +271,7 @@ async fn read_is_sent_again_once() {
 }
 
 #[tokio::test]
-async fn write_is_not_sent_again_nor_is_a_read_whose_answer_had_begun() {
+async fn writes_and_partly_answered_reads_are_not_resent() {
     for (operation, reply) in [(write(b'a'), &b""[..]), (letter(b'a'), b"+")] {
         let fixture = Fixture::new(one_connection()).await;
         let mut stream = fixture.reused().await;
@@ -287,7 +287,7 @@ async fn write_is_not_sent_again_nor_is_a_read_whose_answer_had_begun() {
 }
 
 #[tokio::test]
-async fn read_on_a_new_connection_that_ends_at_once_is_not_sent_again() {
+async fn read_on_a_new_connection_that_ends_at_once_is_not_resent() {
     let fixture = Fixture::new(one_connection()).await;
     let server = async {
         let mut stream = fixture.accept().await;
@@ -299,7 +299,7 @@ async fn read_on_a_new_connection_that_ends_at_once_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn write_of_which_nothing_was_sent_before_the_end_of_its_connection_is_sent_on_another() {
+async fn write_of_which_no_byte_was_sent_moves_to_a_new_connection_if_its_own_ends() {
     let fixture = Fixture::new(one_connection()).await;
     let mut stream = fixture.reused().await;
     // More than the buffers of both sockets hold, so that the write after it waits.
@@ -321,7 +321,7 @@ async fn write_of_which_nothing_was_sent_before_the_end_of_its_connection_is_sen
 }
 
 #[tokio::test]
-async fn answer_to_a_request_that_was_not_sent_is_a_protocol_error() {
+async fn answer_to_a_request_that_is_not_sent_yet_is_a_protocol_error() {
     let fixture = Fixture::new(one_connection()).await;
     // The first request fills the connection, so that the second one waits.
     let (io, mut server) = tokio::io::duplex(2);
@@ -347,7 +347,7 @@ async fn answer_to_a_request_that_was_not_sent_is_a_protocol_error() {
 }
 
 #[tokio::test]
-async fn outdated_connection_is_replaced_after_its_answers_at_most_once_a_second() {
+async fn outdated_connection_is_replaced_after_its_pending_answers_at_most_once_a_second() {
     let fixture = Fixture::new(one_connection()).await;
     let mut stream = fixture.reused().await;
     for (is_replaced, opened) in [(true, 2), (false, 2)] {

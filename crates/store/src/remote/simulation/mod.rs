@@ -30,7 +30,7 @@ const SEEDS: u64 = 10_000;
 const OCCURRENCES_MIN: u64 = 100;
 
 #[test]
-fn call_on_a_connection_that_may_end_at_any_byte_has_its_own_answer_or_an_error() {
+fn every_call_gets_its_own_answer_or_an_error_though_connections_end_at_any_byte() {
     if let Ok(seed) = env::var("SEED") {
         world::live(seed.parse().expect("SEED is a number"), true);
         return;

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn statement_is_prepared_anew_at_most_once_a_second() {
+    async fn statement_may_be_prepared_again_at_most_once_a_second() {
         let mut renewal = Renewal::default();
         assert!(renewal.allow() && !renewal.allow());
         tokio::time::advance(INTERVAL - Duration::from_millis(1)).await;

@@ -67,7 +67,7 @@ fn problem<T>(result: Result<Vec<T>, Undecodable>) -> String {
 }
 
 #[test]
-fn codings_are_read_in_their_order_from_all_lines_in_any_case() {
+fn content_codings_are_read_in_order_from_all_header_lines_in_any_letter_case() {
     let content = |value| named(&[(CONTENT_ENCODING, value)]);
     for none in ["", "identity", "Identity, ,none"] {
         assert_eq!(content(none), Ok(vec![]), "{none}");
@@ -80,7 +80,7 @@ fn codings_are_read_in_their_order_from_all_lines_in_any_case() {
 }
 
 #[test]
-fn unknown_coding_or_too_many_are_refused_by_name() {
+fn error_names_a_coding_that_is_unknown_or_exceeds_the_maximum_number() {
     let content = |value| problem(named(&[(CONTENT_ENCODING, value)]));
     for unknown in ["compress", "lz4", "gzip;q=1", "chunked"] {
         let expected = format!("content coding `{unknown}`: it is none of gzip, deflate, br and zstd");
@@ -104,7 +104,7 @@ fn body_in_each_coding_is_decoded() {
 }
 
 #[test]
-fn members_and_frames_that_follow_each_other_are_one_body() {
+fn consecutive_gzip_members_and_zstd_frames_are_decoded_as_one_body() {
     let twice = [TEXT, TEXT].concat();
     assert_eq!(decode(&[Coding::Gzip], &[gzip(TEXT), gzip(TEXT)].concat(), 1 << 10).unwrap(), twice);
     let skipped = b"\x50\x2a\x4d\x18\x02\x00\x00\x00ab";
@@ -112,7 +112,7 @@ fn members_and_frames_that_follow_each_other_are_one_body() {
 }
 
 #[test]
-fn damaged_body_is_refused_with_the_name_of_its_coding() {
+fn error_about_a_damaged_body_names_its_coding() {
     for (coding, coded) in coded() {
         let named = |body: &[u8]| {
             let said = problem(decode(&[coding], body, 1 << 10));
@@ -130,7 +130,7 @@ fn damaged_body_is_refused_with_the_name_of_its_coding() {
 }
 
 #[test]
-fn body_of_zstandard_with_a_large_window_is_refused() {
+fn zstd_body_that_needs_a_window_over_8_mib_is_refused() {
     // The window descriptor says 16 MiB.
     let mut large = ZSTD.to_vec();
     large[5] = (24 - 10) << 3;
@@ -138,7 +138,7 @@ fn body_of_zstandard_with_a_large_window_is_refused() {
 }
 
 #[test]
-fn decoded_body_has_at_most_its_limit() {
+fn body_that_decodes_to_more_than_the_limit_is_refused() {
     for (coding, coded) in coded() {
         let bytes_max = TEXT.len() as u64;
         assert_eq!(decode(&[coding], &coded, bytes_max).unwrap(), TEXT);
@@ -149,7 +149,7 @@ fn decoded_body_has_at_most_its_limit() {
 }
 
 #[test]
-fn decoded_body_has_at_most_a_thousand_times_its_bytes() {
+fn body_that_expands_more_than_1000_fold_or_beyond_64_mib_is_refused() {
     let bombs = [
         (Coding::Brotli, BROTLI_MIB.to_vec()),
         (Coding::Gzip, gzip(&vec![0; 8 << 20])),
@@ -169,7 +169,9 @@ fn decoded_body_has_at_most_a_thousand_times_its_bytes() {
 
 proptest! {
     #[test]
-    fn any_body_is_decoded_or_refused(body: Vec<u8>, cut in 0..400_usize, at in 0..400_usize) {
+    fn random_or_damaged_body_is_decoded_or_refused_without_a_panic(
+        body: Vec<u8>, cut in 0..400_usize, at in 0..400_usize
+    ) {
         for (coding, mut coded) in coded() {
             let _ = decode(&[coding], &body, 1 << 20);
             coded.truncate(cut);
@@ -181,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_decoded_to_its_plain_bytes(plain: Vec<u8>) {
+    fn compressed_body_is_decoded_to_its_original_bytes(plain: Vec<u8>) {
         for (coding, coded) in [
             (Coding::Gzip, gzip(&plain)),
             (Coding::Deflate, zlib(&plain)),

@@ -79,7 +79,7 @@ fn memcached_values_that_exceed_the_limit_together_fail_only_their_keys() {
 }
 
 #[test]
-fn memcached_value_of_another_length_than_announced_is_no_answer() {
+fn memcached_value_whose_length_differs_from_the_announced_one_is_invalid() {
     for answer in [
         "VALUE a 0 5\r\nval1\r\nEND\r\n",
         "VALUE a 0 3\r\nval1\r\nEND\r\n",

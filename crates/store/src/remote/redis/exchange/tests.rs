@@ -139,7 +139,7 @@ fn redis_replies_of_another_type_than_expected_are_an_error() {
 }
 
 #[test]
-fn redis_value_of_another_length_than_announced_is_no_answer() {
+fn redis_value_whose_length_differs_from_the_announced_one_is_invalid() {
     for answer in [
         "*2\r\n$5\r\nval1\r\n$4\r\nval2\r\n",
         "*2\r\n$3\r\nval1\r\n$4\r\nval2\r\n",
@@ -155,7 +155,7 @@ fn redis_value_of_another_length_than_announced_is_no_answer() {
 }
 
 #[test]
-fn connection_is_outdated_by_a_redirection_and_by_a_lost_login_alone() {
+fn only_redirections_and_lost_logins_mark_a_redis_connection_as_outdated() {
     for (text, expected) in [
         ("READONLY You can't write against a read only replica.", true),
         ("MOVED 3999 127.0.0.1:6381", true),

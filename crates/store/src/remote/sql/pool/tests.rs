@@ -133,7 +133,7 @@ async fn call_that_closes_its_connection_in_an_answer_gets_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_whose_reused_connection_ended_gets_a_new_one_and_none_of_the_idle_ones() {
+async fn reused_connection_that_ended_is_replaced_by_a_new_one_and_not_by_an_idle_one() {
     let (pool, counts) = pool(2, 1);
     let (mut lease, other) = (pool.take().await.unwrap(), pool.take().await.unwrap());
     other.settle(&FINE);

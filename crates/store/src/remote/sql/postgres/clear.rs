@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn name_of_a_statement_is_found_at_any_division_of_the_messages() {
+    fn statement_name_is_detected_wherever_the_message_bytes_are_split() {
         for named in [
             message(b'P', b"s1\0SELECT 1\0\0\0"),
             message(b'B', b"\0s1\0\0\0\0\0\0\0"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stream_that_refuses_names_sends_no_byte_of_a_named_statement() {
+    async fn stream_that_refuses_statement_names_sends_no_byte_of_a_named_statement() {
         let watch = Watch::default();
         let (ours, mut theirs) = tokio::io::duplex(1 << 10);
         let mut stream = Clear::new(ours, watch.clone());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_byte_of_an_answer_is_noticed() {
+    async fn watch_reports_whether_the_first_byte_of_an_answer_has_arrived() {
         let watch = Watch::default();
         let mut stream = Clear::new(&b"ab"[..], watch.clone());
         watch.expect();

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn parameter_that_postgres_could_not_read_is_named_by_its_context() {
+    fn number_of_an_unreadable_parameter_is_parsed_from_the_context_of_a_postgres_error() {
         assert_eq!(parameter_of("unnamed portal parameter $3"), Some(3));
         assert_eq!(parameter_of("unnamed portal parameter $12 = '...'"), Some(12));
         assert_eq!(parameter_of("unbenanntes Portal, Parameter $2 = '...'"), Some(2));

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn excluded_parameter_and_its_repetitions_are_removed() {
+    fn excluding_a_parameter_removes_all_parameters_with_the_same_content() {
         let text = |key: &'static str| Parameter::new(&Type::TEXT, key.into());
         let mut parameters = [text("a"), text("b"), text("b")];
         assert!(Parameter::exclude(&mut parameters, 2));

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn kept_statement_is_forgotten_after_a_minute_and_when_it_is_renewed() {
+    async fn prepared_statement_is_discarded_after_a_minute_and_on_renewal() {
         let mut kept = KeptStatement::default();
         assert!(kept.form().is_none());
         kept.keep(Form::Unnamed(Arc::new([Type::INT4])));
