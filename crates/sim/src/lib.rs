@@ -17,8 +17,8 @@
 //! compared after every [`World::advance`], which returns an [`Imbalance`] if they differ. Requests
 //! are drawn, or those of a [`Trace`] that the caller opens.
 //!
-//! All set-ups share one world, [`Simulation`]: [`World`] is that of application servers in front
-//! of backends, [`microfuge`] and [`tenants`] have the others.
+//! All set-ups (kinds of simulation) share one world, [`Simulation`]: [`World`] simulates
+//! application servers in front of backends; [`microfuge`] and [`tenants`] contain the others.
 //!
 //! ```
 //! use sherwood_sim::{Setup, World};

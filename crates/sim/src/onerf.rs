@@ -1,4 +1,5 @@
-//! The set-up of RobinHood: application servers with a cache each, in front of shared backends.
+//! The set-up (kind of simulation) of RobinHood: application servers with a cache each, in front of
+//! shared backends.
 
 mod build;
 mod fork;
@@ -37,11 +38,11 @@ use crate::world::{Ask, AskedWrite, Family, Imbalance, Job, Live, Node, Simulati
 /// state changes only at events, so results do not depend on the times at which `advance` stops.
 ///
 /// # Time
-/// A request is looked up the model's hit latency after its arrival; calls wait for a worker of
-/// their backend and occupy it for the model's service time, computed with the limit in force when
-/// service begins. Servers report once a second, on the second. Controllers decide every Δ, half a
-/// second after a report, on statistics of the configured age. The SLO is measured on all finished
-/// requests, without delay.
+/// A request is looked up in the cache after its arrival plus the model's hit latency. Calls wait
+/// for a worker of their backend and occupy it for the model's service time, computed with the
+/// limit in force when service begins. Servers report once a second, on the second. Controllers
+/// decide every Δ, half a second after a report, on statistics of the configured age. The SLO is
+/// measured on all finished requests, without delay.
 ///
 /// # Memory
 /// The items of the caches (a record each with a declared size, no value), live requests and calls,
@@ -60,20 +61,20 @@ pub struct OneRf {
     measured_from: Instant,
     partitions: Partitions,
     traffic: Traffic,
-    /// Reason for which the trace has no further requests, once it has ended.
+    /// The reason why the trace has no further requests, once it has ended.
     stop: Option<TraceStop>,
     /// Sizes of the requested objects, if given by a trace.
     sizes: Option<Sizes>,
-    /// Number of calls that each call represents beside itself, when a sample of the keys is
-    /// simulated.
+    /// Number of calls outside the sample that each simulated call also stands for, when only a
+    /// sample of the keys is simulated.
     echoes: u32,
     echo_draws: Rng,
     backends: Vec<SimulatedBackend>,
     /// The next report of each server to the statistics server.
     reports: Vec<Report>,
     statistics: Statistics,
-    /// Statistics sent to controllers for pending decisions, oldest first; their number is bounded
-    /// by the age of statistics.
+    /// Statistics that controllers have read but not decided on yet, oldest first; their number is
+    /// bounded by the configured age of statistics.
     told: VecDeque<Known>,
     recorder: Recorder,
 }
@@ -83,7 +84,7 @@ pub struct OneRf {
 pub(crate) enum Event {
     /// A request that has arrived is looked up in its server's cache.
     LookUp,
-    /// An echo (a call that stands for one not in the sample) reaches this backend.
+    /// An echo (a call that stands for one outside the sample) reaches this backend.
     Echo { backend: u16, job: u32 },
     /// Every server reports its statistics.
     Report,
@@ -95,7 +96,7 @@ pub(crate) enum Event {
     Observe,
 }
 
-/// Reason for which a run stops.
+/// The reason why a run stops.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Halt {
     /// The simulation has a bug.
@@ -216,7 +217,7 @@ impl Family for OneRf {
 }
 
 impl OneRf {
-    /// Share of a replica's resource that the scenario's limits leave.
+    /// Returns the share of a replica's resource that is left by the scenario's limits.
     fn limit(&self, now: Instant, backend: BackendId, replica: ReplicaId) -> f64 {
         if now < self.measured_from {
             return 1.0;
@@ -244,17 +245,18 @@ impl World {
         Ok(world)
     }
 
-    /// Processes all events before `until` and then checks that inputs and outputs agree. Events at
-    /// [`World::end`] itself are included if that is `until`.
+    /// Processes all events before `until` and then checks that all counters balance. If `until` is
+    /// [`World::end`], events at that time are included.
     ///
     /// # Errors
-    /// If inputs and outputs differ, or a trace ends before the run does, at its last request.
+    /// If counters do not balance, or if a trace ends before the run does; the run then stops at
+    /// the last request of the trace.
     pub fn advance(&mut self, until: Instant) -> Result<(), Halt> {
         self.run(until)?;
         self.family.stop.clone().map_or(Ok(()), |stop| Err(stop.into()))
     }
 
-    /// Reason for which the trace has no further requests, if that stopped the run.
+    /// Returns the reason why the trace has no further requests, if that stopped the run.
     #[must_use]
     pub fn trace_stop(&self) -> Option<&TraceStop> {
         self.family.stop.as_ref()
@@ -284,11 +286,12 @@ impl World {
         self.family.partitions.all().map(|partition| node.cache.usage(partition)).collect()
     }
 
-    /// Gives an object another size, now, through a server and for the tenant of a partition. A
-    /// replica applies the write when a worker is done with it. Objects of traces are not written.
+    /// Writes an object with a new size, at the current time, through a server and for the tenant
+    /// of a partition. A replica applies the write when a worker has finished it. Objects of traces
+    /// are not written.
     ///
     /// # Errors
-    /// When the backend's machine refuses the write.
+    /// When the backend's state machine refuses the write.
     ///
     /// # Panics
     /// If there is no such server or partition.
@@ -307,9 +310,9 @@ impl World {
         Ok(())
     }
 
-    /// Returns the mean allocation of each backend in the measurement so far over the servers, in
-    /// bytes: what policy `tao` learns from a run of RobinHood ([`Setup::learning`]). Empty before
-    /// the first observation.
+    /// Returns the allocation of each backend in bytes, averaged over the servers and over the
+    /// samples that `mode` selects from the measurement so far. Policy `tao` learns it from a run
+    /// of RobinHood ([`Setup::learning`]). Empty before the first observation.
     #[must_use]
     pub fn learned_allocation(&self, mode: TaoMode) -> Vec<u64> {
         let samples = self.samples();
@@ -350,7 +353,7 @@ impl World {
         });
     }
 
-    /// Schedules the echoes of a call: calls of requests that are not simulated, at the same
+    /// Schedules the echoes of a call, which stand for calls outside the sample at the same
     /// replica.
     fn send_echoes(&mut self, (node, backend, replica): (u16, BackendId, ReplicaId), keys: u32) {
         for _ in 0..self.family.echoes {

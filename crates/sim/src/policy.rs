@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// The name given is that of no policy.
+/// Error for a name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{of} no policy {name:?}; choose one of {known}")]
 pub struct PolicyError {

@@ -40,7 +40,7 @@ pub(crate) struct Statistics {
 /// Statistics that a controller decides on.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// The time at which they were read.
+    /// The time at which the statistics were read.
     pub(crate) at: Instant,
     /// Observation of the finished requests; none if the policy does not need them.
     pub(crate) requests: Vec<Observation>,
@@ -56,12 +56,12 @@ pub(crate) struct KnownPartition {
     pub(crate) query_p99: Option<Duration>,
     /// Latency of misses at the partition's backend; none if the policy does not need it.
     pub(crate) miss_latency: Option<MissLatency>,
-    /// Estimated effects of other sizes.
+    /// Estimated effects of other cache sizes.
     pub(crate) estimates: Merged,
 }
 
 impl Statistics {
-    /// Creates the statistics that a policy with these `needs` requires, of so many servers.
+    /// Creates the statistics of `servers` servers that a policy with these `needs` requires.
     pub(crate) fn new(
         partitions: Partitions,
         servers: u32,
@@ -105,7 +105,7 @@ impl Statistics {
         self.queries.iter().map(|window| window.sketch(now).quantile(0.99)).collect()
     }
 
-    /// Returns the input of decisions at `now`, for the caches of `nodes`.
+    /// Returns the statistics on which decisions at `now` are based, for the caches of `nodes`.
     pub(crate) fn known(&mut self, now: Instant, needs: &Needs, nodes: &[Node<Key>]) -> Known {
         let estimates = self.estimates(needs, nodes);
         let query_p99 = self.query_p99(now);
@@ -124,9 +124,9 @@ impl Statistics {
         Known { at: now, requests: requests.into_iter().collect(), partitions }
     }
 
-    /// Returns the estimated effects of other sizes over all servers. Each server measures its own
-    /// cache, as a node does; but slopes of hit ratios, for which a node simulates two further
-    /// caches, are computed from the curves.
+    /// Returns the estimated effects of other cache sizes, over all servers. Each server measures
+    /// its own cache, as a node does. Slopes of hit ratios, for which a node simulates two further
+    /// caches, are computed from the miss ratio curves here.
     fn estimates(&mut self, needs: &Needs, nodes: &[Node<Key>]) -> Vec<Merged> {
         if !needs_curves(needs) {
             return vec![Merged::default(); self.partitions.len()];

@@ -11,8 +11,8 @@ use super::setup::Setup;
 /// Servers that start the read with the earliest deadline first, and accept a read only if with it
 /// every read can still meet its deadline. So no read is late.
 ///
-/// A read goes to the server that would end it first, of those that can accept it. Accepting is
-/// linear in the reads that wait. `W` is a waiter for a read.
+/// A read goes to the server that would finish it first, of those that can accept it. Accepting a
+/// read takes time linear in the number of waiting reads. `W` identifies a waiter for a read.
 pub(super) struct Clairvoyant<W> {
     servers: Vec<Server<W>>,
 }
@@ -81,8 +81,8 @@ impl<W: Copy> Clairvoyant<W> {
 }
 
 impl<W: Copy> Server<W> {
-    /// Has the waiters of `read` wait for a read of the same record, if that ends in time, and
-    /// returns true.
+    /// Adds the waiters of `read` to another read of the same record that runs or waits, if that
+    /// ends in time, and returns true.
     fn join(&mut self, now: Instant, read: &Read<W>) -> bool {
         let in_slot = |slot: &&mut Option<(Instant, Read<W>)>| {
             slot.as_ref().is_some_and(|(end, other)| other.key == read.key && *end <= read.deadline)

@@ -56,7 +56,7 @@ pub use world::{MicroFuge, World};
 /// Name of the scenario.
 pub const SCENARIO: &str = "microfuge";
 
-/// Most servers, and their number unless a run has fewer.
+/// Maximum and default number of servers.
 const SERVERS: u16 = 16;
 /// Number of servers with a record.
 const COPIES: u16 = 3;

@@ -1,4 +1,4 @@
-//! The reads of an open loop apart from a simulation, to be sent to something else.
+//! The reads of an open loop without a simulation, to be sent to another system.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ pub struct ScheduledRead {
     pub at: Instant,
     /// The record's key.
     pub key: String,
-    /// Time that is left until its deadline.
+    /// Time left until its deadline when it reaches the cache.
     pub within: Duration,
     /// Time that a server needs for it.
     pub time: Duration,
 }
 
 impl Setup {
-    /// Returns the reads of the first stream of an open loop, without end; none of a closed loop.
+    /// Returns the unending reads of the first stream of an open loop; a closed loop has none.
     ///
     /// # Errors
     /// If the policy does not exist or a number is out of range.

@@ -52,12 +52,12 @@ pub struct ByDeadline {
     pub lo_ms: f64,
     /// Deadline below which the range ends.
     pub hi_ms: f64,
-    /// Shares of the requests.
+    /// Number of these requests, and their shares by outcome.
     #[serde(flatten)]
     pub shares: Shares,
 }
 
-/// Figures of some requests.
+/// Number of requests in a group, and their shares by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// Number of requests.
@@ -75,7 +75,7 @@ pub struct Shares {
 pub struct ByTenant {
     /// The tenant's name.
     pub name: String,
-    /// Shares of the requests.
+    /// Number of the tenant's requests, and their shares by outcome.
     #[serde(flatten)]
     pub shares: Shares,
 }
@@ -123,8 +123,8 @@ struct Counts {
 pub(super) struct Recorder {
     by_deadline: [Counts; BOUNDS_MS.len() - 1],
     by_tenant: [Counts; TENANTS.len()],
-    /// Requests since the start that met and that missed their deadline; those that were rejected
-    /// left out.
+    /// Numbers of requests since the start that met their deadline, and that missed it; rejected
+    /// requests are not counted.
     ended: (u64, u64),
     latencies: LatencySketch,
     second: Counts,
@@ -208,8 +208,8 @@ impl Recorder {
         });
     }
 
-    /// The requests since the start that met and that missed their deadline; those that were
-    /// rejected left out.
+    /// Returns the numbers of requests since the start that met their deadline, and that missed it;
+    /// rejected requests are not counted.
     pub(super) fn ended(&self) -> (u64, u64) {
         self.ended
     }

@@ -40,7 +40,7 @@ pub struct Knobs {
     pub keys: Keys,
     /// Number of records, 10 to 100 million.
     pub records: u64,
-    /// Servers, 1 to 16.
+    /// Number of servers, 1 to 16.
     pub servers: u16,
     /// Reads that a server serves at the same time, 1 to 1,024.
     pub slots: u32,

@@ -1,4 +1,5 @@
-//! The set-up: clients with deadlines, a cache and a store of many servers.
+//! The set-up (kind of simulation) of MicroFuge: clients with deadlines, a cache, and a store of
+//! many servers.
 
 mod build;
 
@@ -35,7 +36,7 @@ pub struct MicroFuge {
     clients: Clients,
     times: ReadTimes,
     clairvoyant: Clairvoyant<Waiter>,
-    /// True if admission has a target, for which the control loop chooses β.
+    /// True if admission control has a target, for which the control loop chooses β.
     has_target: bool,
     recorder: Recorder,
 }
@@ -71,7 +72,8 @@ pub(crate) struct Sender {
 pub(super) const LOOK_UP: Duration = Duration::from_micros(500);
 /// Size of every value.
 const VALUE_BYTES: u32 = 1_024;
-/// Service time of a write, in scales: a record is appended to a log.
+/// Service time of a write, as a multiple of the workload's time scale: a record is appended to a
+/// log.
 const WRITE_SCALES: f64 = 0.05;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 /// Interval of decisions of the control loop, a node's default.
@@ -134,7 +136,7 @@ impl Family for MicroFuge {
         is_clairvoyant
     }
 
-    /// In a closed loop, the client of the request sends the next one.
+    /// In a closed loop, the client then sends its next request.
     fn finish(world: &mut World, live: Live<Key, Sender>, _: FinishedRequest) {
         let (now, is_measured) = (world.now, world.is_measured());
         let Live { client: Sender { stream, drawn, is_refused, .. }, began, request, .. } = live;
@@ -199,7 +201,8 @@ impl World {
         self.nodes[NODE].machines[BACKEND.index()].stats()
     }
 
-    /// The deadlines since the start that were met and missed; those of rejected requests left out.
+    /// Returns the numbers of deadlines since the start that were met, and that were missed;
+    /// rejected requests are not counted.
     #[must_use]
     pub fn ended(&self) -> (u64, u64) {
         self.family.recorder.ended()
@@ -211,11 +214,11 @@ impl World {
         self.family.recorder.samples()
     }
 
-    /// Processes all events before `until`, those of the end included, and then checks that nothing
-    /// was lost.
+    /// Processes all events before `until` and then checks that all counters balance. If `until` is
+    /// the end of the run, events at the end are included.
     ///
     /// # Errors
-    /// If something was, which is a bug.
+    /// If they do not balance, which is a bug.
     pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
         self.run(until)
     }
@@ -247,7 +250,7 @@ impl World {
         }
     }
 
-    /// Has the control loop choose β for the target of admission.
+    /// Makes the control loop choose β for the target of admission control.
     fn choose_beta(&mut self) {
         let node = &self.nodes[NODE];
         let stats = node.machines[BACKEND.index()].stats();

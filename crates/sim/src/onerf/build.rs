@@ -1,4 +1,4 @@
-//! The parts of the set-up.
+//! Construction of the set-up's parts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::statistics::{Report, Statistics, needs_curves};
 use crate::traffic::{Traffic, stream};
 use crate::world::{Machine, Node, Resizing, Servers};
 
-/// Number of the stream of random draws for the times of echoes.
+/// Number of the random stream that determines the times of echoes.
 const ECHOES: u64 = 4;
-/// Number of the stream of random draws with which dispatchers choose replicas.
+/// Number of the random stream with which dispatchers choose replicas.
 const ROUTES: u64 = 5;
 
 /// Returns the world of several tenants before its first event.
@@ -154,9 +154,9 @@ fn cache(
     Ok(Cache::new(options, &cache_partitions, hash)?)
 }
 
-/// Options under which each request makes one call per backend, as the workload's definition
-/// requires: batches have fewer objects than the limit, and no call of the time within a timeout is
-/// queued or rejected, since the queue is in front of the simulated servers.
+/// Returns options with which each request makes one call per backend, as the workload's definition
+/// requires. Batches may have more objects than any request, and so many calls may be in flight
+/// that none is queued or rejected, since the queue is in front of the simulated servers.
 fn dispatch(timeout: Duration) -> DispatchOptions {
     DispatchOptions {
         batch_keys_max: 1 << 20,

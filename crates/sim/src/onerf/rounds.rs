@@ -51,7 +51,7 @@ impl World {
         self.schedule(self.now + self.family.setup.knobs.control.delta, Event::Ask);
     }
 
-    /// Has every server decide on the statistics of all and the usage of its own cache.
+    /// Makes every server decide, on the statistics of all servers and the usage of its own cache.
     pub(super) fn decide_all(&mut self) {
         let Some(known) = self.family.told.pop_front() else { return };
         for index in 0..self.nodes.len() {
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// Returns what a server's control loop sees: the statistics of all servers and the usage of its
+/// Returns the input of a server's control loop: the statistics of all servers and the usage of its
 /// own cache.
 fn seen(node: &Node<Key>, known: &Known) -> CacheSeen {
     let needs = node.control.levels().needs();

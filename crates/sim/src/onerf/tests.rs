@@ -16,8 +16,8 @@ use sherwood_workload::trace::{Position, TraceError};
 use super::*;
 use crate::setup::{Knobs, Resize};
 
-/// Returns the setup of a server with room for `items` items and a backend of 500 objects of 1,000
-/// bytes, answered in a microsecond; ten requests a second.
+/// Returns the setup of one server, with room for `items` items and ten requests a second, and a
+/// backend of 500 objects of 1,000 bytes, which answers in a microsecond.
 fn small(items: u64, seed: u64) -> Setup {
     slow(items, seed, 0.001)
 }
@@ -53,7 +53,8 @@ fn run(setup: &Setup) -> World {
     world
 }
 
-/// Number of hits of an LRU with room for `items` items, by the stack distance of each access.
+/// Computes the hits of an LRU cache with room for `items` items from the stack distance of each
+/// access.
 fn lru_hits(keys: impl Iterator<Item = u64>, items: usize) -> u64 {
     let (mut order, mut hits) = (Vec::new(), 0);
     for key in keys {
@@ -328,7 +329,7 @@ fn setup_with_unknown_names_or_numbers_out_of_range_is_rejected() {
     assert_eq!(error(&setup), "cannot simulate with servers = 0: the accepted range is 1 to 1024");
 }
 
-/// Statistics read every second and used 2.5 s later.
+/// Statistics are read every second and used 2.5 s later.
 #[test]
 fn decisions_use_statistics_of_the_configured_age() {
     let stale = |stale| {
@@ -354,7 +355,8 @@ fn decisions_use_statistics_of_the_configured_age() {
     );
 }
 
-/// A trace with an access per second, of these objects in order, which then ends or fails.
+/// A trace with one access per second, to these objects in order, which then ends, or fails if
+/// `wrong`.
 #[derive(Debug)]
 struct Accesses {
     objects: Vec<(u64, Option<u32>)>,

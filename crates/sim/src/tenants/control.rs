@@ -1,4 +1,5 @@
-//! The control loop of a node with tenants: one level between them, one within each.
+//! The control loop of a node with tenants: one policy divides resources between the tenants,
+//! another the cache within each tenant.
 
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ pub(super) fn control_loop(
     Ok(ControlLoop::new(levels, Admission::default(), Options::default(), pins, Instant::ZERO))
 }
 
-/// Time of the past that a single decision takes into account, up to the middle of the warm-up.
+/// Returns the length of the past period, ending in the middle of the warm-up, on which a single
+/// decision is based.
 pub(super) fn once_window(scenario: &Scenario) -> Duration {
     scenario.control.window.0.min(scenario.warm_up.0 / 2)
 }

@@ -1,4 +1,4 @@
-//! The requests of open loops apart from a simulation, to be sent to something else.
+//! The requests of open loops without a simulation, to be sent to another system.
 
 use sherwood_model::{Instant, TenantId};
 use sherwood_workload::Operation;
@@ -13,13 +13,13 @@ pub struct TenantRequest {
     pub at: Instant,
     /// The tenant that sends it.
     pub tenant: TenantId,
-    /// The key that it asks each of the tenant's loads for, by rank of popularity.
+    /// The keys that it reads, as ranks of popularity, at most one for each of the tenant's loads.
     pub keys: Vec<u64>,
 }
 
 impl Setup {
-    /// Returns the requests of all open loops in the order of their times, without end; none of
-    /// closed loops. Sets are left out of their keys.
+    /// Returns the unending requests of all open loops in order of time. Closed loops, and the keys
+    /// that a request writes, are left out.
     ///
     /// # Errors
     /// If the policy does not exist or a number is out of range.

@@ -90,8 +90,8 @@ pub struct ByResource {
 }
 
 impl Results {
-    /// Judges the results of a run with the figures `measured` against those of a run of `baseline`
-    /// of the same length.
+    /// Sets the throughputs that are normalized by those of a run of `baseline` of the same length.
+    /// `measured` has the figures of this run, `base` those of the baseline.
     pub fn judge(&mut self, measured: &Measured, base: &Measured) {
         let normalized = normalized(measured, base);
         self.normalized_least = normalized.iter().map(|pair| pair.0).fold(f64::INFINITY, f64::min);

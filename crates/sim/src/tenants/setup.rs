@@ -54,8 +54,9 @@ pub struct Knobs {
     /// Share of the keys that miss ratio curves are sampled from, above 0 and at most 1; none for
     /// 1/32 of the full size's keys.
     pub ghost: Option<f64>,
-    /// True if the caches are filled as after a long time before the run, and curves cover all of
-    /// it; false if they are empty, and curves fade, as in a node that starts.
+    /// True if the caches are filled before the run as after a long time of the load, and miss
+    /// ratio curves cover the whole run; false if the caches start empty and curves fade, as in a
+    /// node that has just started.
     pub is_warm: bool,
     /// Time before the measurement.
     pub warm_up: Option<Duration>,

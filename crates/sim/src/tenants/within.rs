@@ -68,7 +68,7 @@ impl Statistics {
         self.queries[partition.index()].record_times(now, latency, 1);
     }
 
-    /// Returns what is seen of all partitions, and of each tenant's requests, at `now`.
+    /// Returns the observation of all partitions, and of each tenant's requests, at `now`.
     pub(super) fn observe(&self, now: Instant, needs: &Needs, node: &Node<Key>) -> CacheSeen {
         let requests = |log: &RequestLog| {
             let finished = RequestSnapshot::from(log.for_decision(now));

@@ -1,5 +1,5 @@
-//! The set-up: clients, a node with the tenants' rates, and backends that answer after a fixed
-//! time.
+//! The set-up (kind of simulation) of tenants: clients, a node with the tenants' rates, and
+//! backends that answer after a fixed time.
 
 mod build;
 mod outcome;
@@ -46,15 +46,15 @@ pub struct Tenants {
     parts: Vec<Part>,
     /// Time after which each backend answers.
     latencies: Vec<Duration>,
-    /// Bytes of network that a request of each tenant takes at least.
+    /// Least bytes of network that a request of each tenant takes.
     least_bytes: Vec<f64>,
     warm: Warm,
     decide: Decide,
-    /// The plan of a single decision, which is applied at once.
+    /// The plan of the single decision, if there was one; it is applied at once.
     once: Option<Plan>,
     decisions: u64,
     applied: u64,
-    /// Statistics for the policy within tenants; none without one.
+    /// Statistics for the policy that divides each tenant's cache; none without such a policy.
     statistics: Option<Statistics>,
     /// True if tenants have no shares of their own.
     is_shared: bool,
@@ -165,7 +165,7 @@ impl Family for Tenants {
         Self::refused(sender, None);
     }
 
-    /// In a closed loop, the client sends the next request, after a pause if an operation was
+    /// In a closed loop, the client then sends its next request, after a pause if an operation was
     /// refused.
     fn finish(world: &mut World, live: Live<Key, Sender>, finished: FinishedRequest) {
         let (now, at) = (world.now, world.now + ROUND_TRIP);
@@ -212,13 +212,14 @@ impl World {
         Ok(world)
     }
 
-    /// The counters and sizes of a partition: a tenant's are neighbours, in the order of its loads.
+    /// Returns the counters and sizes of a partition. The partitions of a tenant are adjacent, in
+    /// the order of its loads.
     #[must_use]
     pub fn usage(&self, partition: PartitionId) -> Usage {
         self.nodes[NODE].cache.usage(partition)
     }
 
-    /// Units of each resource that each tenant was charged since the start.
+    /// Returns the units of each resource that each tenant was charged for since the start.
     #[must_use]
     pub fn charged(&self) -> Vec<Vec<f64>> {
         self.used()
@@ -236,11 +237,11 @@ impl World {
         self.family.recorder.measured(self.now, &self.family.scenario)
     }
 
-    /// Processes all events before `until`, those of the end included, and then checks that nothing
-    /// was lost.
+    /// Processes all events before `until` and then checks that all counters balance. If `until` is
+    /// the end of the run, events at the end are included.
     ///
     /// # Errors
-    /// If something was, which is a bug.
+    /// If they do not balance, which is a bug.
     pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
         self.run(until)
     }

@@ -5,8 +5,8 @@ use sherwood_model::CachePlan;
 use super::{Family, Imbalance, Simulation};
 
 impl<F: Family> Simulation<F> {
-    /// Checks that every request has ended or is in flight, that every key that backends were asked
-    /// for is settled or waited for, and that neither budgets nor caches exceed their totals.
+    /// Checks that every request has ended or is in flight, that every key requested from a backend
+    /// has a result or is waited for, and that neither budgets nor caches exceed their totals.
     pub(super) fn balance(&self) -> Result<(), Imbalance> {
         F::balance(self)?;
         let requests = self.ended + self.live.iter().count() as u64;

@@ -58,8 +58,8 @@ impl<F: Family> Simulation<F> {
         self.arm(node, backend);
     }
 
-    /// Schedules the next wake-up of a state machine. One that is woken too early is scheduled
-    /// again.
+    /// Schedules the next wake-up of a state machine, unless one is scheduled earlier. A state
+    /// machine that is woken too early is scheduled again.
     #[inline]
     fn arm(&mut self, node: u16, backend: BackendId) {
         let Node { machines, armed, .. } = &mut self.nodes[usize::from(node)];
@@ -83,7 +83,7 @@ impl<F: Family> Simulation<F> {
         self.drive(node, backend);
     }
 
-    /// Hands the result of a fetch to a request that waits for it.
+    /// Passes the result of a fetch to the request that waits for it.
     #[inline]
     pub(crate) fn tell(
         &mut self,

@@ -7,14 +7,15 @@ use super::node::{Node, SizedCache};
 use super::{Family, Simulation};
 
 impl<F: Family> Simulation<F> {
-    /// Hands what was seen to a node's control loop, and returns the acts that follow.
+    /// Passes an observation to a node's control loop, and returns the actions (acts) that it
+    /// decides on.
     pub(crate) fn decide(&mut self, node: usize, seen: Seen) -> Vec<Act> {
         let control = &mut self.nodes[node].control;
         control.handle_seen(self.now, seen);
         std::iter::from_fn(|| control.poll_act()).collect()
     }
 
-    /// Carries out acts of a node's control loop.
+    /// Carries out the actions that a node's control loop has decided on.
     ///
     /// # Panics
     /// If the loop refused a plan of its own policies, which is a bug.
@@ -29,8 +30,8 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    /// Puts a plan in force at a node: rates first, so that a tenant that gives cache has its
-    /// units.
+    /// Puts a plan in force at a node. Rates are set first, so that a tenant that gives up cache
+    /// already has the units that it gets in return.
     ///
     /// # Panics
     /// If the plan's budgets exceed the cache's total, which is a bug.

@@ -1,4 +1,4 @@
-//! The parts of a simulation that differ from set-up to set-up.
+//! The parts of a simulation that differ between set-ups (kinds of simulation).
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -10,72 +10,74 @@ use super::Simulation;
 use super::imbalance::Imbalance;
 use super::servers::Job;
 
-/// A set-up: its clients, its servers, and what it records. Hooks that a set-up leaves out do
-/// nothing.
+/// A set-up, that is, a kind of simulation: its clients, its servers, and what it records. Hooks
+/// that a set-up does not override do nothing.
 pub(crate) trait Family: Sized {
     /// Key of an object.
     type Key: AsRef<[u8]> + Copy + Eq + Hash;
-    /// The set-up's part of a request in flight, such as the client that sent it.
+    /// The set-up's data about a request in flight, such as the client that sent it.
     type Client;
-    /// Events of the set-up's own.
+    /// Events that only this set-up has.
     type Event: Copy;
 
-    /// Carries out an event of the set-up.
+    /// Handles an event that only this set-up has.
     fn happen(world: &mut Simulation<Self>, event: Self::Event);
 
-    /// Returns the reads and writes of a request that begins to be served.
+    /// Returns the reads and writes of a request when its service begins.
     fn ask(&mut self, now: Instant, client: &mut Self::Client) -> Ask<Self::Key>;
 
-    /// Takes in a request that has ended.
+    /// Called when a request has ended.
     fn finish(world: &mut Simulation<Self>, live: LiveOf<Self>, finished: FinishedRequest);
 
-    /// The tenant whose rate of network a client's requests take.
+    /// Returns the tenant whose network rate limits a client's requests.
     #[inline]
     fn tenant(_: &Self::Client) -> TenantId {
         TenantId(0)
     }
 
-    /// Bytes of network between client and node that a client's request takes.
+    /// Returns the bytes that a client's request transfers between client and node.
     #[inline]
     fn client_bytes(&self, _: &Self::Client) -> f64 {
         0.0
     }
 
-    /// Takes in that the keys of a request were looked up.
+    /// Called when the keys of a request were looked up in the cache.
     #[inline]
     fn looked_up(&mut self, _: Instant, _: &LiveOf<Self>) {}
 
-    /// Takes in that a key of a request that was fetched, or a write, has ended.
+    /// Called when the fetch of a request's key, or a write of the request, has ended.
     #[inline]
     fn operation_ended(&mut self, _: Instant, _: &LiveOf<Self>, _: PartitionId) {}
 
-    /// Takes in that a request, or a write of it, was refused; with the time after which it may be
-    /// tried again, if that is known.
+    /// Called when a request, or a write of it, was refused. `_retry_in` is the time after which it
+    /// may be tried again, if known.
     #[inline]
     fn refused(_: &mut Self::Client, _retry_in: Option<Duration>) {}
 
-    /// Takes in that a write of a request was not acknowledged.
+    /// Called when a write of a request was not acknowledged.
     #[inline]
     fn write_failed(_: &mut Self::Client) {}
 
-    /// Handles a fetch in place of the dispatcher, and returns true; false leaves it to the
-    /// dispatcher. The set-up then [hands](Simulation::tell) the results to the request.
+    /// Handles a fetch in place of the dispatcher and returns true, or returns false to leave it to
+    /// the dispatcher. A set-up that handles it passes the results to the request with
+    /// [`tell`](Simulation::tell).
     #[inline]
     fn takes(_: &mut Simulation<Self>, _request: u32, _: &QueryFetch<Self::Key>) -> bool {
         false
     }
 
-    /// Takes in that a node calls a replica of a backend for so many keys.
+    /// Called when a node calls a replica of a backend for `_keys` keys.
     #[inline]
     fn calling(_: &mut Simulation<Self>, _node: u16, _: BackendId, _: ReplicaId, _keys: u32) {}
 
-    /// True if a job that waited until now is dropped instead of served.
+    /// True if a job that waited in its queue until now is dropped instead of served.
     #[inline]
     fn gives_up(&self, _: Instant, _: &Job<Self::Key>) -> bool {
         false
     }
 
-    /// Has a worker serve a job that leaves its queue: by default, for its service time.
+    /// Starts the service of a job that leaves its queue. By default a worker serves it for its
+    /// service time.
     #[inline]
     fn serve(world: &mut Simulation<Self>, backend: BackendId, job: u32) {
         world.serve(backend, job);
@@ -84,7 +86,7 @@ pub(crate) trait Family: Sized {
     /// Service time of a job that begins now.
     fn service_time(&mut self, now: Instant, backend: BackendId, job: &Job<Self::Key>) -> Duration;
 
-    /// Bytes of a key's value at a replica that was asked for it at `sent`.
+    /// Returns the size in bytes of a key's value at a replica; the key was requested at `sent`.
     fn read(
         &mut self,
         backend: BackendId,
@@ -93,23 +95,23 @@ pub(crate) trait Family: Sized {
         key: &FetchKey<Self::Key>,
     ) -> u32;
 
-    /// Takes in that a replica stores another value.
+    /// Called when a replica has stored a new value.
     #[inline]
     fn stored(&mut self, _: Instant, _: BackendId, _: ReplicaId, _: Self::Key, _bytes: u32) {}
 
-    /// True if miss ratio curves fade, as in a node; false if they cover the whole run.
+    /// True if miss ratio curves fade with time, as in a node; false if they cover the whole run.
     #[inline]
     fn fades_curves(&self) -> bool {
         false
     }
 
-    /// True if the run is over before its end.
+    /// True if the run has stopped before its scheduled end.
     #[inline]
     fn has_stopped(&self) -> bool {
         false
     }
 
-    /// Checks the books that are the set-up's own.
+    /// Checks the counters that only this set-up has.
     fn balance(_: &Simulation<Self>) -> Result<(), Imbalance> {
         Ok(())
     }
@@ -117,7 +119,7 @@ pub(crate) trait Family: Sized {
 
 /// Reads and writes of a request.
 pub(crate) struct Ask<K> {
-    /// Queries, which are looked up first.
+    /// Queries, whose keys are looked up before the writes begin.
     pub(crate) queries: Vec<Query<K>>,
     pub(crate) writes: Vec<AskedWrite<K>>,
 }
@@ -145,5 +147,5 @@ pub(crate) struct Live<K, C> {
     pub(crate) client: C,
 }
 
-/// A request in flight of a set-up.
+/// A request in flight of the set-up `F`.
 pub(crate) type LiveOf<F> = Live<<F as Family>::Key, <F as Family>::Client>;

@@ -1,8 +1,8 @@
-//! The error of books that do not balance.
+//! The error of counters that do not balance.
 
 use thiserror::Error;
 
-/// Inputs and outputs differ: the simulation has a bug, and its results are invalid.
+/// The counted inputs and outputs differ: the simulation has a bug, and its results are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "the books do not balance after {seconds} s: {what} is {found}, should be {expected}; this is a bug, please report it with the command line"
@@ -12,7 +12,7 @@ pub struct Imbalance {
     pub seconds: u64,
     /// Name of the quantity that does not balance.
     pub what: &'static str,
-    /// Value found of the quantity.
+    /// Value of the quantity.
     pub found: u64,
     /// Expected value, or upper bound, of the quantity.
     pub expected: u64,

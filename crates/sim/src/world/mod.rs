@@ -1,5 +1,5 @@
-//! The simulated world, which all set-ups share: nodes, servers, and a clock that advances from
-//! event to event.
+//! The simulated world, which all set-ups (kinds of simulation) share: nodes, servers, and a clock
+//! that advances from event to event.
 //!
 //! ```text
 //!   clients ──requests──▶ nodes ──calls──▶ servers
@@ -7,9 +7,9 @@
 //!      └─────answers──────┘   └───answers────┘
 //! ```
 //!
-//! A node is what a daemon is made of: a cache, the path of a request, a state machine for each
-//! backend, the gate of tenants' network, and a control loop. What is special to a set-up, such as
-//! its clients and its service times, is its [`Family`].
+//! A node has the parts of a daemon: a cache, the path of a request, a state machine for each
+//! backend, a gate that enforces the tenants' network rates, and a control loop. The parts that are
+//! specific to a set-up, such as its clients and its service times, are its [`Family`].
 
 #![allow(private_bounds, reason = "set-ups are this crate's own")]
 
@@ -46,8 +46,8 @@ use crate::slab::Slab;
 
 /// A simulated run of a set-up.
 ///
-/// The state changes only at events, so results do not depend on the times at which a caller stops
-/// to look.
+/// The state changes only at events, so results do not depend on the times at which the caller
+/// pauses the run.
 pub struct Simulation<F: Family> {
     pub(crate) family: F,
     pub(crate) now: Instant,
@@ -68,16 +68,16 @@ pub struct Simulation<F: Family> {
     pub(crate) queries: u64,
 }
 
-/// An event, `E` if it is one of the set-up's own.
+/// An event; `E` is the type of the set-up's own events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<E> {
     /// A worker of this backend finishes this job.
     Done { backend: u16, job: u32 },
-    /// A wake-up that the state machine of a node's backend scheduled.
+    /// A wake-up scheduled by the state machine of a node's backend.
     Wake { node: u16, backend: u16 },
-    /// A tenant's rate of network may allow a request that waits at this node.
+    /// A tenant's network rate may now allow a request that waits at this node to start.
     Network { node: u16 },
-    /// An event of the set-up.
+    /// An event that only this set-up has.
     Own(E),
 }
 
@@ -135,8 +135,8 @@ impl<F: Family> Simulation<F> {
         self.events.schedule(at, Event::Own(event));
     }
 
-    /// Processes all events before `until` and then checks the books. Events at the end of the run
-    /// are included if that is `until`.
+    /// Processes all events before `until` and then checks that all counters balance. If `until` is
+    /// the end of the run, events at the end are included.
     pub(crate) fn run(&mut self, until: Instant) -> Result<(), Imbalance> {
         let before = if until < self.end { until } else { self.end + Duration::from_nanos(1) };
         while !self.family.has_stopped()

@@ -1,4 +1,5 @@
-//! Requests at the gate of tenants' network: they wait until their tenant's debt is paid.
+//! Requests at the gate of the tenants' network rates, where they wait until their tenant's debt is
+//! paid.
 
 use sherwood_dispatch::DebtWork;
 use sherwood_model::{Instant, Legs, TenantId};
@@ -7,8 +8,8 @@ use super::gate::Network;
 use super::{Event, Family, Simulation};
 
 impl<F: Family> Simulation<F> {
-    /// Starts a request that has reached its node, unless its tenant is in debt: then it waits, or
-    /// is refused if too many do.
+    /// Starts a request that has reached its node. If its tenant is in debt, the request waits, or
+    /// is refused if too many wait already.
     #[inline]
     pub(crate) fn arrive(&mut self, number: u32) {
         let Some(live) = self.live.get(number) else { return };
@@ -25,7 +26,7 @@ impl<F: Family> Simulation<F> {
         self.arm_network(node);
     }
 
-    /// Starts the requests that the rates of network allow.
+    /// Starts the waiting requests that the network rates allow.
     pub(super) fn admit(&mut self, node: u16) {
         while let Some(Network { waiting, .. }) = &mut self.nodes[usize::from(node)].network {
             let Some((_, number)) = waiting.start_next(self.now) else { break };
@@ -43,8 +44,8 @@ impl<F: Family> Simulation<F> {
         self.admit(node);
     }
 
-    /// Charges the bytes of keys and values that a call's answer, or a write, of a tenant takes
-    /// between node and backend, if those count.
+    /// Charges a tenant for the bytes of keys and values that a call's answer, or a write,
+    /// transfers between node and backend, if this leg of the path is charged.
     #[inline]
     pub(super) fn charge_backend_leg(&mut self, node: u16, tenant: TenantId, bytes: u64) {
         if let Some(network) = &mut self.nodes[usize::from(node)].network

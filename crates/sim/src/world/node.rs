@@ -20,7 +20,7 @@ pub(crate) struct Waiter {
     pub(crate) slot: Slot,
 }
 
-/// The state machine of one backend. Its values are sizes in bytes.
+/// The state machine of one backend, in which a value is represented by its size in bytes.
 pub(crate) type Machine<K> = Backend<K, u32, Waiter>;
 
 /// Adapter for a cache of objects with a size and no content.
@@ -36,7 +36,7 @@ impl AnswerCache<u32> for SizedCache<'_> {
     }
 }
 
-/// A node.
+/// A simulated node.
 pub(crate) struct Node<K> {
     pub(crate) cache: Cache,
     /// State machines, by backend.
@@ -47,13 +47,13 @@ pub(crate) struct Node<K> {
     pub(super) writes: BTreeMap<(BackendId, WriteId), PendingWrite>,
     pub(crate) control: ControlLoop,
     pub(crate) resizing: Resizing,
-    /// The gate of tenants' network; none if nothing limits it.
+    /// The gate that enforces the tenants' network rates; none if the network is unlimited.
     pub(crate) network: Option<Network>,
     /// Tenant and backend of each partition.
     pub(crate) owners: Vec<(TenantId, BackendId)>,
 }
 
-/// A write of a request.
+/// The request and partition of a write in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingWrite {
     pub(super) request: u32,
@@ -61,7 +61,7 @@ pub(super) struct PendingWrite {
 }
 
 impl<K> Node<K> {
-    /// Returns a node whose plans take effect at once, and whose network nothing limits.
+    /// Returns a node whose plans take effect at once, and whose network is unlimited.
     pub(crate) fn new(
         cache: Cache,
         machines: Vec<Machine<K>>,
@@ -80,7 +80,7 @@ impl<K> Node<K> {
         }
     }
 
-    /// Divides the cache, and evicts what exceeds the budgets.
+    /// Divides the cache among the partitions, and evicts items that exceed the budgets.
     pub(super) fn divide(&self, now: Instant, plan: &CachePlan) {
         self.cache.apply(plan).expect("plans are within the cache's total");
         while self.cache.step(now, STEP_ITEMS) {}

@@ -41,7 +41,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash> Node<K> {
         CacheReport { budget_bytes: usage.budget_bytes, hits: usage.hits, misses: usage.misses, curve }
     }
 
-    /// Reads and writes of a partition since the start, and the units of reads that were charged.
+    /// Returns the counts of reads and writes of a partition since the start, and the units that
+    /// its tenant was charged for reads of its backend.
     pub(crate) fn asked(&self, partition: PartitionId) -> (DemandCounts, f64) {
         let (tenant, backend) = self.owners[partition.index()];
         let machine = &self.machines[backend.index()];
@@ -72,7 +73,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash> Node<K> {
         seen
     }
 
-    /// The level between tenants.
+    /// Returns the controller that divides resources between tenants.
     ///
     /// # Panics
     /// If the node has no tenants.
@@ -80,7 +81,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash> Node<K> {
         self.control.levels().tenants().expect("the node has tenants").between()
     }
 
-    /// Returns an observation of a tenant's waiting work alone.
+    /// Returns an observation of a tenant in which only its waiting work is filled in.
     fn nothing_of(&self, index: usize) -> TenantObservation {
         let tenant = TenantId::from_index(index);
         let of_backend = |machine: &Machine<K>| machine.used(tenant).map_or(0, |used| used.waiting());
@@ -92,7 +93,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash> Node<K> {
     }
 }
 
-/// Returns the miss ratio curve of a partition; none without one.
+/// Returns the miss ratio curve of a partition, if it has one.
 pub(crate) fn curve(cache: &Cache, partition: PartitionId) -> Option<MissCurve> {
     let curve = cache.miss_ratio_curve(partition)?;
     Some(MissCurve { misses_per_read: curve.misses(), sampled_reads: curve.sampled_gets })

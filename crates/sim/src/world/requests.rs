@@ -1,4 +1,4 @@
-//! Requests: from their beginning, past the gate of network and the cache, to their end.
+//! Requests: from their start, through the network gate and the cache, to their end.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use super::family::{Ask, Family};
 use super::{Live, Simulation};
 
 impl<F: Family> Simulation<F> {
-    /// Begins a request, sent to a node at `began`. It [arrives](Self::arrive) there later.
+    /// Begins a request that was sent to a node at `began`. The request [arrives](Self::arrive)
+    /// there later.
     pub(crate) fn begin(&mut self, node: u16, began: Instant, client: F::Client) -> u32 {
         self.began += 1;
         self.live.insert(Live { node, began, request: None, writes: 0, client })
     }
 
-    /// Looks a request up in its node's cache, fetches what is not there, and begins its writes.
+    /// Looks a request up in its node's cache, fetches the misses, and begins the writes.
     pub(super) fn start(&mut self, number: u32) {
         let now = self.now;
         let Some(live) = self.live.get_mut(number) else { return };
@@ -39,8 +40,8 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    /// Ends a request that is refused before it starts, and may be tried again after this time, if
-    /// that is known.
+    /// Ends a request that is refused before it starts. `retry_in` is the time after which it may
+    /// be tried again, if known.
     pub(super) fn refuse(&mut self, number: u32, retry_in: Option<Duration>) {
         let Some(live) = self.live.get_mut(number) else { return };
         F::refused(&mut live.client, retry_in);
@@ -48,7 +49,7 @@ impl<F: Family> Simulation<F> {
         self.finish(number, finished);
     }
 
-    /// Ends a request that has all answers.
+    /// Ends a request whose reads and writes have all ended.
     pub(super) fn finish(&mut self, number: u32, finished: FinishedRequest) {
         let Some(live) = self.live.remove(number) else { return };
         self.ended += 1;

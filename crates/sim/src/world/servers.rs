@@ -33,7 +33,8 @@ pub(crate) enum Work<K> {
         key: K,
         bytes: u32,
     },
-    /// A call of a request that is not simulated, with this many keys; its answer is not used.
+    /// A call that stands for a request outside the sample, with this many keys; its answer is not
+    /// used.
     Echo {
         keys: u32,
     },
@@ -51,7 +52,7 @@ impl<K> Work<K> {
     }
 }
 
-/// The servers of all backends, shared by all nodes. The queues hold keys of `jobs`.
+/// The servers of all backends, shared by all nodes. The queues contain the numbers of `jobs`.
 #[derive(Clone)]
 pub(crate) struct Servers<K> {
     /// The queue in front of each replica's workers, by backend.
@@ -60,7 +61,8 @@ pub(crate) struct Servers<K> {
 }
 
 impl<K> Servers<K> {
-    /// Creates idle servers for backends with so many replicas, each with so many workers.
+    /// Creates idle servers from the number of replicas of each backend and the number of workers
+    /// of each replica.
     pub(crate) fn new(backends: impl Iterator<Item = (u16, u32)>) -> Self {
         // The bounds of what waits are those of the dispatchers, and their timeouts.
         let queue = |workers| ReplicaQueue::new(QueueOptions::fifo(workers, u32::MAX));
@@ -84,7 +86,7 @@ impl<K> Servers<K> {
         self.queues[backend.index()].iter().map(|queue| queue.queued() as usize).sum()
     }
 
-    /// Takes the first job of a node out of a replica's queue whose work is `wanted`.
+    /// Removes the first job of a node for whose work `wanted` is true from a replica's queue.
     pub(super) fn withdraw(
         &mut self,
         (node, backend, replica): (u16, BackendId, ReplicaId),

@@ -30,7 +30,7 @@ impl<F: Family> Simulation<F> {
         self.start_next(backend, replica);
     }
 
-    /// Starts the next jobs of a replica, while one waits and a worker is idle.
+    /// Starts jobs of a replica as long as one waits and a worker is idle.
     fn start_next(&mut self, backend: BackendId, replica: ReplicaId) {
         while let Some(next) = self.servers.queue(backend, replica).start_next(self.now) {
             match self.servers.jobs.get(next) {
@@ -43,7 +43,7 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    /// Has a worker serve a job for its service time.
+    /// Starts the service of a job, which ends after its service time.
     #[inline]
     pub(crate) fn serve(&mut self, backend: BackendId, number: u32) {
         let Some(job) = self.servers.jobs.get(number) else { return };
@@ -51,7 +51,7 @@ impl<F: Family> Simulation<F> {
         self.events.schedule(done, Event::Done { backend: backend.0, job: number });
     }
 
-    /// Ends a job that was served, and hands its answer to the node.
+    /// Ends a job that was served, and passes its answer to the node.
     pub(crate) fn done(&mut self, backend: BackendId, number: u32) {
         let Some(&Job { replica, .. }) = self.servers.jobs.get(number) else { return };
         self.servers.queue(backend, replica).complete(number, None);

@@ -1,4 +1,5 @@
-//! A fourth set-up: pages whose calls start queries at a second tier, for tenants with rates.
+//! A further set-up (kind of simulation), with users who read pages. Calls for pages start queries
+//! at a second tier, and the tenants have rates.
 
 use rand_core::Rng as _;
 use sherwood_cache::{Cache, DeadlineCost, DeadlineOptions, Options as CacheOptions, Partition};
@@ -16,7 +17,7 @@ use super::*;
 use crate::key::Key;
 use crate::traffic::stream;
 
-/// The tiers, each with two replicas that keep a copy of every object, and the nodes before them.
+/// The tiers, each with two replicas that hold every object, and the nodes in front of them.
 const PAGES: BackendId = BackendId(0);
 const QUERIES: BackendId = BackendId(1);
 const FRONT: u16 = 0;
@@ -31,7 +32,7 @@ const STOP: Instant = Instant::from_secs(20);
 
 struct Tiers {
     draws: Rng,
-    /// Requests of first stages, of second ones and of pages that have ended.
+    /// Numbers of ended requests: of first stages, of second stages, and for pages.
     ended: [u64; 3],
     failed: u64,
     /// Calls for pages that were served.
@@ -50,11 +51,11 @@ struct Sender {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// A user reads a page.
+    /// The first request of a user, who reads a page.
     First(u16),
-    /// The user then reads three pages, and writes one.
+    /// The second request of the user, who reads three pages and writes one.
     Second(u16),
-    /// A call for pages waits for the queries that make them.
+    /// The queries that a call for pages, the job with this number, waits for.
     Page(u32),
 }
 
@@ -65,7 +66,7 @@ fn partition(tenant: TenantId, tier: BackendId) -> PartitionId {
 impl Family for Tiers {
     type Key = Key;
     type Client = Sender;
-    /// A visit of a user, or a round of control.
+    /// A visit of the user with this number, or a round of the control loop.
     type Event = Option<u16>;
 
     fn happen(world: &mut Simulation<Self>, event: Option<u16>) {

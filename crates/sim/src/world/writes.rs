@@ -11,7 +11,8 @@ use super::servers::Work;
 use super::{Live, Simulation};
 
 impl<F: Family> Simulation<F> {
-    /// Hands a write to its state machine at a node, which the caller then [drives](Self::drive).
+    /// Passes a write to the state machine of a node's backend. The caller then
+    /// [drives](Self::drive) the machine.
     pub(crate) fn begin_write(
         &mut self,
         node: u16,
@@ -25,7 +26,7 @@ impl<F: Family> Simulation<F> {
         Ok(write)
     }
 
-    /// Begins a write of a request, which ends at once if it is refused.
+    /// Begins a write of a request. A refused write ends at once.
     pub(super) fn write_for(&mut self, request: u32, node: u16, asked: AskedWrite<F::Key>) {
         let (backend, pending) = (asked.backend, PendingWrite { request, partition: asked.partition });
         match self.begin_write(node, asked) {
@@ -39,7 +40,7 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    /// Sends a write whose turn has come to the replicas that hold its key.
+    /// Sends a write that its state machine has started to the replicas that hold its key.
     pub(super) fn start_write(&mut self, node: u16, backend: BackendId, write: WriteId) {
         let machine = &mut self.nodes[usize::from(node)].machines[backend.index()];
         let Some(WriteOrder { replicas, key, change: Change::Put(bytes), .. }) =
@@ -53,8 +54,8 @@ impl<F: Family> Simulation<F> {
         }
     }
 
-    /// Ends a write. Parts of it that wait for a worker are withdrawn; one that a worker has begun
-    /// goes on, and takes effect after the write's end.
+    /// Ends a write. If it failed, its jobs that wait for a worker are withdrawn. A job that a
+    /// worker has begun goes on, and takes effect after the write's end.
     pub(super) fn end_write(&mut self, node: u16, backend: BackendId, ended: WriteId, outcome: WriteOutcome) {
         let is_acknowledged = outcome == WriteOutcome::Acknowledged;
         if !is_acknowledged {
@@ -71,7 +72,7 @@ impl<F: Family> Simulation<F> {
         });
     }
 
-    /// Ends the part that a write has in its request.
+    /// Counts a write of a request as ended, and ends the request if that was its last operation.
     fn end_part(&mut self, pending: PendingWrite, backend: BackendId, change: impl FnOnce(&mut F::Client)) {
         let PendingWrite { request: number, partition, .. } = pending;
         let Some(live) = self.live.get_mut(number) else { return };
@@ -87,7 +88,7 @@ impl<F: Family> Simulation<F> {
     }
 }
 
-/// The time after which a refused write may be tried again, if that is known.
+/// Returns the time after which a refused write may be tried again, if known.
 fn retry_in(refused: &WriteRefused) -> Option<Duration> {
     match refused {
         WriteRefused::OverRate(refusal) => Some(refusal.retry_in()),

@@ -1,4 +1,4 @@
-//! The parts of the set-up.
+//! Construction of the set-up's parts.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn cache(setup: &Setup, policy: &Policy, hash: SeededState) -> Result<Cache, Set
     Ok(Cache::new(options, &[partition], hash)?)
 }
 
-/// Returns a control loop that keeps the cache as it is.
+/// Returns a control loop that leaves the division of the cache unchanged.
 fn control_loop(admission: Admission, total_bytes: u64) -> ControlLoop {
     let options = Options::default();
     let policy = by_name(STATIC, &options).expect("there is such a policy");
@@ -83,7 +83,7 @@ fn control_loop(admission: Admission, total_bytes: u64) -> ControlLoop {
     ControlLoop::new(levels, admission, options, vec![Pin::default()], Instant::ZERO)
 }
 
-/// Policy that keeps the sizes of partitions.
+/// Policy that leaves the sizes of partitions unchanged.
 const STATIC: &str = "static";
-/// Number of the stream of random draws with which the dispatcher chooses replicas.
+/// Number of the random stream with which the dispatcher chooses replicas.
 const ROUTES: u64 = 1;

@@ -1,4 +1,4 @@
-//! Hits and misses, from the cache to the policy.
+//! Tests that the counts of hits and misses reach the policy.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sherwood_workload::onerf::Model;
 use super::{Setup, World};
 
 /// Returns the setup of a server under policy `fair`. Each request reads one of four objects of the
-/// first backend and one of 500 of the second, of which half a cache holds about 150.
+/// first backend and one of 500 objects of the second, of which half of the cache holds about 150.
 fn always_and_seldom_hit() -> Setup {
     let backend = |id, objects| {
         format!(

@@ -1,4 +1,4 @@
-//! The parts of the set-up.
+//! Construction of the set-up's parts.
 
 use std::time::Duration;
 
@@ -59,10 +59,10 @@ pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
     Ok(World::of(family, end, vec![node], servers, stream(setup.seed, ROUTES)))
 }
 
-/// Number of the stream of random draws with which dispatchers choose replicas.
+/// Number of the random stream with which dispatchers choose replicas.
 const ROUTES: u64 = 3 << 40;
 
-/// Returns the partitions: a tenant's are neighbours, in the order of its loads.
+/// Returns the partitions. Those of a tenant are adjacent, in the order of its loads.
 fn parts(scenario: &Scenario) -> Vec<Part> {
     let of_tenant = |(index, tenant): (usize, &Tenant)| {
         let part = |load: &Load| Part {
@@ -75,8 +75,8 @@ fn parts(scenario: &Scenario) -> Vec<Part> {
     scenario.tenants.iter().enumerate().flat_map(of_tenant).collect()
 }
 
-/// Returns the cache, divided by the baselines, and each of these among the tenant's partitions
-/// equally.
+/// Returns the cache. Each tenant has the size of its baseline, divided equally among its
+/// partitions.
 fn cache(setup: &Setup, scenario: &Scenario, parts: &[Part], hash: SeededState) -> Result<Cache, SetupError> {
     let partition = |part: &Part| {
         let tenant = &scenario.tenants[part.tenant.index()];
@@ -98,7 +98,7 @@ fn cache(setup: &Setup, scenario: &Scenario, parts: &[Part], hash: SeededState) 
     )?)
 }
 
-/// Returns the machine of a backend.
+/// Returns the state machine of a backend.
 fn machine(
     setup: &Setup,
     scenario: &Scenario,
@@ -128,7 +128,7 @@ fn machine(
     Ok(Machine::new(options, Instant::ZERO, hash)?)
 }
 
-/// Returns the gate of the tenants' network.
+/// Returns the gate that enforces the tenants' network rates.
 fn network(setup: &Setup, scenario: &Scenario) -> Network {
     let tenants = scenario.tenants.len() as u16;
     let network = scenario.resources.iter().find(|resource| resource.kind == ResourceClass::Network);
@@ -138,7 +138,8 @@ fn network(setup: &Setup, scenario: &Scenario) -> Network {
     Network::new(TenantGate::new(tenants, setup.knobs.lends), legs, options)
 }
 
-/// Returns the units of a backend's reads and writes, as the scenario's resources say.
+/// Returns the units in which a backend's reads and writes are measured, as the scenario's
+/// resources define them.
 fn units(scenario: &Scenario, id: BackendId) -> Units {
     let unit = |of: ResourceKind| {
         let found = scenario.resources.iter().find(|resource| kind(resource, scenario) == of);
@@ -147,10 +148,11 @@ fn units(scenario: &Scenario, id: BackendId) -> Units {
     Units { reads: unit(ResourceKind::Reads(id)), writes: unit(ResourceKind::Writes(id)) }
 }
 
-/// Timeout of backends: far beyond the time for which a client of a closed loop waits for its
-/// tenant's rate.
+/// Timeout of backends: far longer than the time for which a client of a closed loop waits because
+/// of its tenant's rate.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest number of operations that wait for a backend, or for network: a few seconds of a flood.
+/// Largest number of operations that wait for a backend or for the network: a few seconds of a
+/// flood of requests.
 const WAITING_MAX: u32 = 50_000;
-/// Bytes of a shard: few enough items for its index to be resized quickly.
+/// Largest size of a shard in bytes: it has few enough items for its index to be resized quickly.
 const SHARD_BYTES: u64 = 1 << 30;

@@ -1,4 +1,4 @@
-//! Rounds of control, and the plan that they lead to.
+//! Rounds of the control loop, and the plans that they result in.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::tenants::control::once_window;
 use crate::tenants::within::DECIDE_EVERY;
 
 impl Tenants {
-    /// Time of the first round between tenants.
+    /// Returns the time of the first round that divides resources between tenants.
     pub(super) fn first_round(&self) -> Instant {
         let Control { decide, .. } = self.scenario.control;
         match decide {
@@ -40,13 +40,14 @@ impl World {
         }
     }
 
-    /// Least gain of the last decision's division, and its bound.
+    /// Returns the least gain that the last decision predicts for a tenant, and the upper bound of
+    /// that gain.
     pub(super) fn predicted(&self) -> (f64, Option<f64>) {
         let latest = self.nodes[NODE].between().latest();
         latest.map_or((1.0, None), |decision| (decision.division.gain, decision.division.bound))
     }
 
-    /// Has the level between tenants observe, decide and take a step.
+    /// Makes the controller between tenants observe, decide and take a step.
     pub(super) fn decide_between(&mut self) {
         let node = &self.nodes[NODE];
         let seen = node.tenants_seen(self.now >= node.between().decides_at());
@@ -71,8 +72,8 @@ impl World {
         self.schedule(due, Event::Between);
     }
 
-    /// Has the policy within each tenant divide the tenant's cache. After a single decision, the
-    /// division stays.
+    /// Makes the policy within each tenant divide the tenant's cache. After a single decision, its
+    /// division stays in force.
     pub(super) fn decide_within(&mut self) {
         let (Some(statistics), None) = (&self.family.statistics, &self.family.once) else { return };
         let node = &self.nodes[NODE];
@@ -82,8 +83,9 @@ impl World {
         self.schedule(self.now + DECIDE_EVERY, Event::Within);
     }
 
-    /// Puts a division in force at once, in which each tenant's partitions have the parts that they
-    /// have now, and fills the caches as they would be after a long time.
+    /// Puts a division of the resources among tenants in force at once, and fills the caches as
+    /// they would be after a long time. The partitions of a tenant keep their shares of the
+    /// tenant's cache.
     fn divide_once(&mut self, division: &Division) {
         let mut budgets = Vec::new();
         let budget = |partition| u128::from(self.nodes[NODE].cache.usage(partition).budget_bytes);
