@@ -77,8 +77,8 @@ impl Address {
     }
 }
 
-/// True if a connection ended within a message. The drivers' libraries read messages with a codec
-/// of tokio's, which has no other sign of it than this text.
+/// True if a connection ended in the middle of a message. The drivers' libraries read messages with
+/// a codec of tokio, in which only the text of the error shows this.
 pub(crate) fn is_end_within(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.to_string() == "bytes remaining on stream")
 }

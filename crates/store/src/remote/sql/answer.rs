@@ -84,7 +84,7 @@ fn write_string(text: &str, to: &mut Vec<u8>) {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Answer {
     pub(super) columns: Vec<String>,
-    /// The comparison of keys with the first column.
+    /// The way in which the server compares keys with the first column.
     pub(super) compared: Compared,
     pub(super) rows: Vec<Vec<Cell>>,
 }
@@ -130,8 +130,8 @@ impl Shape {
         }
     }
 
-    /// The values of many keys by the first column of their rows, or the error of a row. Of rows
-    /// with equal keys the last one with a value counts.
+    /// Returns the values of many keys by the first column of their rows, or the error of a row. If
+    /// several rows have equal keys, the last one with a value counts.
     ///
     /// # Errors
     /// As [`one`](Self::one), and when a key cannot be converted.

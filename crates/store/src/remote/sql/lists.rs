@@ -1,9 +1,9 @@
-//! Reads of many keys by statements with `:keys`.
+//! Reads many keys with statements that contain `:keys`.
 //!
-//! A call takes a statement for every [`KEYS_MAX`] keys. If the keys of a statement are not all
-//! found under their own spelling, or the statement fails, [`Asking`] decides which of them are
-//! asked again. Each further statement has the answer timeout of its own, and all of them end with
-//! the call.
+//! A call takes one statement for every [`KEYS_MAX`] keys. If some keys of a statement are not
+//! found with exactly their spelling, or the statement fails, [`Asking`] decides which of them are
+//! queried again. Each further statement has its own answer timeout, and all of them end with the
+//! call.
 
 use std::collections::HashMap;
 
@@ -16,20 +16,20 @@ use crate::remote::Each;
 use crate::remote::asking::{Asking, Rows, distinct};
 use crate::remote::template::{KEYS_MAX, padded};
 
-/// Most statements of one call that may fail for reasons which need not be a key's, before the
-/// other keys fail with them: six bad rows are found among 256 keys, and a statement that fails for
-/// every key ends soon.
+/// Most statements of one call that may fail for reasons which may not concern a single key, before
+/// the remaining keys fail with them. This is enough to find six bad rows among 256 keys, and ends
+/// a call soon if every key fails.
 const DOUBTFUL_MAX: u32 = 48;
-/// Most connections that one call may close in the middle of an answer because it is too large: two
-/// rows that are too large by themselves are found among 256 keys.
+/// Most connections that one call may close in the middle of an answer because it is too large.
+/// This is enough to find two rows that are too large by themselves among 256 keys.
 const LISTS_ABANDONED_MAX: u32 = 16;
 
 /// The bounds of one call.
 struct Limits {
     budget: Budget,
-    /// Statements that may still fail for reasons that need not be a key's.
+    /// Number of statements that may still fail for reasons which may not concern a single key.
     doubtful: u32,
-    /// Connections that may still be closed in the middle of an answer.
+    /// Number of connections that may still be closed in the middle of an answer.
     abandoned: u32,
 }
 
@@ -55,8 +55,8 @@ impl<D: Driver> Sql<D> {
         Ok(values)
     }
 
-    /// Reads the keys of `list`, whose first statement had `outcome`, by further statements where
-    /// the outcome does not tell the answer of each key.
+    /// Reads the keys of `list`, whose first statement had `outcome`, with further statements if
+    /// the outcome does not determine the answer of each key.
     async fn read_again(
         &self,
         lease: &mut Lease<D>,
@@ -84,7 +84,7 @@ impl<D: Driver> Sql<D> {
         }
     }
 
-    /// Reads keys by one statement. A statement that fails takes nothing from the budget.
+    /// Reads keys with one statement. A statement that fails is not charged to the budget.
     async fn read_list(
         &self,
         lease: &mut Lease<D>,
@@ -99,10 +99,10 @@ impl<D: Driver> Sql<D> {
     }
 
     /// True if a statement may have failed with `cause` because of one of its keys or rows; false
-    /// if too many statements have.
+    /// if too many statements of the call have failed.
     ///
     /// # Errors
-    /// With the cause of the call if it concerns all keys.
+    /// Returns `cause` if it concerns all keys.
     async fn is_of_a_key(
         &self,
         lease: &mut Lease<D>,

@@ -1,4 +1,4 @@
-//! Logins by files that are read again when a server refuses them.
+//! Logins whose files are read again when a server refuses them.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use sherwood_textfile::Watched;
 
 use crate::Cause;
 
-/// Connects by `connect` with the present `login`. If the server refuses it, or one of the two does
-/// not trust the other, and the files of the login have changed, connects once more with the new
-/// one.
+/// Connects by `connect` with the current `login`. If the server refuses the login, or one of the
+/// two peers does not trust the other, and the login's files have changed, connects once more with
+/// the new login.
 pub(super) async fn retried<T, L, F>(login: &Watched<T>, connect: impl Fn(Arc<T>) -> F) -> Result<L, Cause>
 where
     F: Future<Output = Result<L, Cause>>,

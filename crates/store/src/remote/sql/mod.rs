@@ -369,7 +369,7 @@ impl Budget {
         }
     }
 
-    /// Gives back the bytes of values that are not part of the answer.
+    /// Refunds the bytes of values that are not part of the answer.
     fn refund(&mut self, values: impl Iterator<Item = Each>) {
         let bytes: usize = values.flatten().flatten().map(|found| found.value.len()).sum();
         self.left = self.bytes_max.min(self.left + bytes as u64);

@@ -21,7 +21,7 @@ pub struct SqlOptions {
     pub database: String,
     /// The read statement. With `:key`, or the parts of a key `:key.1`, `:key.2`, it reads one key
     /// and returns one row; a second row is ignored. With `IN (:keys)` it reads up to 256 keys, and
-    /// its first column is the row's key, in any spelling that the server holds equal.
+    /// its first column is the row's key, in any spelling that the server considers equal.
     pub query: String,
     /// The statement that stores `:value` under `:key`; without it writes are refused.
     #[serde(default)]

@@ -50,7 +50,7 @@ pub(super) trait Link: Send + 'static {
     /// statement, and ended before the answer to the last one began.
     fn ended_early(&self) -> bool;
 
-    /// A remark on the connection for reports, if there is any.
+    /// A remark about the connection for reports, if there is one.
     fn remark(&self) -> Option<&'static str>;
 
     /// Checks that the server accepts a statement, without running it.
@@ -139,8 +139,8 @@ impl<D: Driver> Pool<D> {
         Ok(())
     }
 
-    /// Lends a new connection to a call whose reused one ended before an answer began. The other
-    /// idle ones are likely to have ended as well.
+    /// Lends a new connection to a call whose reused connection ended before the answer began. Idle
+    /// connections are not lent, since they are likely to have ended as well.
     ///
     /// # Errors
     /// When connecting fails.

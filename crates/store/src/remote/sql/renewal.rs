@@ -1,24 +1,24 @@
-//! The bound on preparing a kept statement anew.
+//! The limit on how often a kept statement is prepared again.
 //!
-//! A connection keeps the statements that it has prepared, with what the server told of them: the
-//! types of their parameters, and a plan for the tables as they were. A change of a table makes
-//! both outdated, which shows in an error of the server, or in a key that has no form of the known
-//! type. The statement is then prepared anew and the call goes on. Since any client can send such a
-//! key, and an error can have another reason, this has a bound in time.
+//! A connection keeps the statements that it has prepared, with what the server reported about
+//! them: the types of their parameters, and a plan for the tables at that time. A change of a table
+//! makes both outdated, which shows in an error of the server, or in a key that is not valid for
+//! the known type. The statement is then prepared again and the call goes on. Since any client can
+//! send such a key, and an error can have another reason, this happens at most once in an interval.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time within which a statement of a connection is prepared anew at most once.
+/// Interval in which a statement of a connection is prepared again at most once.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time at which a statement of one connection was last prepared anew.
+/// The time at which a statement of one connection was last prepared again.
 #[derive(Debug, Default)]
 pub(super) struct Renewal(Option<Instant>);
 
 impl Renewal {
-    /// Returns true, and counts it, if the statement may be prepared anew now.
+    /// Returns true if the statement may be prepared again now, and records the time.
     pub(super) fn allow(&mut self) -> bool {
         let now = Instant::now();
         let is_allowed = self.0.is_none_or(|last| now - last >= INTERVAL);

@@ -58,8 +58,9 @@ fn of_bytes(column: &Column, bytes: Bytes) -> Cell {
     }
 }
 
-/// The comparison of keys with a column. The column's collation is not known, since the server
-/// converts text to the character set of the connection, but a flag marks binary ones.
+/// Returns the way in which the server compares keys with a column. The column's collation is not
+/// known, since the server converts text to the character set of the connection, but a flag marks
+/// binary columns.
 pub(super) fn compared(column: &Column) -> Compared {
     use ColumnType::*;
     let flags = column.flags();

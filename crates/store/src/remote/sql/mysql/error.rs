@@ -54,8 +54,8 @@ pub(super) fn is_of_outdated_statement(error: &Error) -> bool {
     matches!(error, Error::Server(ServerError { code: 1243 | 1615, .. }))
 }
 
-/// True if `error`, before an answer, says that the connection ended. A server that ends an idle
-/// connection says so in an error of its own.
+/// True if `error`, which occurred before an answer, means that the connection ended. A server that
+/// ends an idle connection reports this with an error of its own.
 pub(super) fn is_end(error: &Error) -> bool {
     match error {
         // Shutting down; the connection was killed, or idle for too long.

@@ -5,7 +5,7 @@
 //! is sent on another connection. There are at most as many of these as of the others.
 //!
 //! Keys and values are bound as byte strings. MySQL compares a string with a number numerically, so
-//! `1x` finds the row 1.
+//! key `1x` finds row 1.
 
 mod cell;
 mod error;
@@ -55,7 +55,7 @@ const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct MySql {
     address: Arc<Address>,
     options: SqlOptions,
-    /// The options of connections, with the login, by its files as they are.
+    /// The options of connections, including the login that its files contain at present.
     opts: Watched<Opts>,
     /// Permits for the connections that send a `KILL`.
     killers: Arc<Semaphore>,
@@ -245,8 +245,7 @@ pub(super) struct Connection {
     conn: Conn,
     /// The options that the connection was made with, with the address of its server.
     opts: Opts,
-    /// The times at which statements were prepared anew, by their text; as many as there are
-    /// statements.
+    /// The time at which each statement was last prepared again, by the statement's text.
     statements: HashMap<String, Renewal>,
     /// True if the connection has answered a statement.
     has_answered: bool,
@@ -255,13 +254,13 @@ pub(super) struct Connection {
     runtime: Handle,
 }
 
-/// The failure of a statement.
+/// The failure of a statement, by the point at which it occurred.
 enum Failed {
-    /// Detected by this driver.
+    /// A failure detected by this driver.
     Known(Cause),
-    /// Before an answer.
+    /// An error before the answer began.
     Unanswered(Error),
-    /// Within an answer.
+    /// An error in the middle of the answer.
     Within(Error),
 }
 
@@ -298,8 +297,9 @@ impl Connection {
         Ok(changed)
     }
 
-    /// Returns true if a statement failed because the server has no such statement, or one that no
-    /// longer fits its tables, and it may be run again at once. It was closed then.
+    /// Returns true if a statement failed because the server does not know it, or because it no
+    /// longer fits its tables, and it may be run again at once. The statement was then closed, so
+    /// that it is prepared again.
     async fn recovers<T>(&mut self, sql: &str, result: &Result<T, Failed>) -> bool {
         let is_outdated =
             matches!(result, Err(Failed::Unanswered(error)) if error::is_of_outdated_statement(error));

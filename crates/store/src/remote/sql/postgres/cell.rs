@@ -27,7 +27,7 @@ impl<'a> FromSql<'a> for Cell {
     }
 }
 
-/// The comparison of keys with a column of this type.
+/// Returns the way in which the server compares keys with a column of this type.
 pub(super) fn compared(kind: &Type) -> Compared {
     match *kind {
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID | Type::NUMERIC => Compared::Decimal,

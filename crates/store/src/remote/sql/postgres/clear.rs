@@ -1,9 +1,9 @@
-//! The bytes of a connection in clear, above TLS.
+//! The unencrypted bytes of a connection, above TLS.
 //!
-//! Two properties of the connection are only known there: if any byte of an answer has come, and if
-//! a statement with a name is about to be sent. The client library names its statements `s0`, `s1`
-//! and so on in every process, and prepares some of its own to look up types. Behind a pooler such
-//! a name may be that of another client's statement, so there it must not be sent.
+//! Two things can only be observed there: whether any byte of an answer has arrived, and whether a
+//! statement with a name is about to be sent. The client library names its statements `s0`, `s1`
+//! and so on in every process, and also prepares some of its own to look up types. Behind a pooler
+//! such a name may belong to another client's statement, so there it must not be sent.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsStream};
 
-/// State that a connection shares with its stream.
+/// State shared by a connection and its stream.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch(Arc<State>);
 
@@ -30,24 +30,24 @@ impl Watch {
         self.0.has_come.store(false, Ordering::Relaxed);
     }
 
-    /// True if a byte has come since the last [`expect`](Self::expect).
+    /// True if a byte has arrived since the last [`expect`](Self::expect).
     pub(super) fn has_come(&self) -> bool {
         self.0.has_come.load(Ordering::Relaxed)
     }
 
-    /// Sets if the stream fails instead of sending a statement with a name. Called between
+    /// Sets whether the stream fails instead of sending a statement with a name. Called between
     /// messages.
     pub(super) fn refuse_names(&self, refuses: bool) {
         self.0.refuses_names.store(refuses, Ordering::Relaxed);
     }
 }
 
-/// The error of a stream that was to send a statement with a name.
+/// The error of a stream that refuses to send a statement with a name.
 #[derive(Debug, thiserror::Error)]
 #[error("a statement with a name is not sent through a pooler")]
 pub(super) struct Named;
 
-/// A stream of messages in clear.
+/// A stream of unencrypted messages.
 pub(super) struct Clear<S> {
     stream: S,
     watch: Watch,
@@ -106,7 +106,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Clear<S> {
     }
 }
 
-/// Bytes of a message before its body: its kind and its length.
+/// Size in bytes of what precedes the body of a message: its kind and its length.
 const HEADER: usize = 5;
 
 /// The position in a sequence of messages to the server.
@@ -114,14 +114,14 @@ const HEADER: usize = 5;
 struct Messages {
     /// The header of the current message, with the first two bytes of its body.
     start: [u8; HEADER + 2],
-    /// Bytes of `start` that have come.
+    /// Number of bytes of `start` that are known.
     come: usize,
-    /// Bytes of the current message after its start that are still to come.
+    /// Number of bytes of the current message, after `start`, that are still to follow.
     rest: usize,
 }
 
 impl Messages {
-    /// Goes on by `bytes`; true if a message in them has the name of a statement.
+    /// Processes the next `bytes`; true if a message in them contains the name of a statement.
     fn has_name(&mut self, mut bytes: &[u8]) -> bool {
         let mut found = false;
         loop {
@@ -142,8 +142,8 @@ impl Messages {
     }
 }
 
-/// True if the message that starts with `start` has the name of a statement, or of a portal before
-/// it. Names end with a zero byte.
+/// True if the message that starts with `start` contains the name of a statement, or of a portal
+/// before it. Names end with a zero byte.
 fn is_named(start: &[u8]) -> bool {
     match *start {
         // Parse: the statement.

@@ -64,24 +64,26 @@ pub(super) fn cause(address: &Address, phase: Phase, bytes_max: u64, error: &Err
     }
 }
 
-/// The reason when the types of columns are not looked up through a pooler.
+/// The reason why the types of columns are not looked up through a pooler.
 pub(super) const POOLED_TYPE: &str = "a pooler, such as PgBouncer, is in between, and columns of enumerations, citext and other types of the \
      database are not read through it in statement mode; cast them, as in `column::text`, or use its transaction mode";
 
-/// True if the connection failed as it was to send a statement with a name to a pooler.
+/// True if the connection failed because it was about to send a statement with a name to a pooler.
 pub(super) fn is_named_statement(error: &Error) -> bool {
     let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     io.and_then(io::Error::get_ref).is_some_and(|inner| inner.is::<Named>())
 }
 
-/// True if `error` comes from the pooler, or from another client's statement on a connection of it.
+/// True if `error` comes from the pooler, or from another client's statement on one of the pooler's
+/// connections.
 pub(super) fn is_of_pooler(error: &Error) -> bool {
     let code = error.code().map_or("", |code| code.code());
     error.is_closed() || ["08P01", "42P05"].contains(&code)
 }
 
-/// True if a kept statement may have failed with `error` because it is outdated: the types of
-/// tables have changed, or the server does not know it, or another one by its name.
+/// True if a kept statement may have failed with `error` because it is outdated: the types of its
+/// tables have changed, or the server does not know the statement, or knows another one by its
+/// name.
 pub(super) fn is_of_outdated_statement(error: &Error) -> bool {
     let Some(error) = error.as_db_error().filter(|error| !is_fatal(error)) else { return false };
     match error.code().code() {
@@ -97,8 +99,9 @@ pub(super) fn is_of_outdated_statement(error: &Error) -> bool {
     }
 }
 
-/// True if `error` says that the connection ended, at a time when no byte of the answer had come,
-/// or `has_come` instead. A server that ends an idle connection says so in an error of its own.
+/// True if `error` means that the connection ended before any byte of the answer arrived;
+/// `has_come` is true if one did. A server that ends an idle connection reports this with an error
+/// of its own.
 pub(super) fn is_end(error: &Error, has_come: bool) -> bool {
     if let Some(error) = error.as_db_error() {
         // Ended by an administrator, by a crash, or idle for too long. A pooler's own FATAL errors
@@ -189,8 +192,8 @@ fn of_server(address: &Address, phase: Phase, error: &DbError) -> Cause {
     }
 }
 
-/// The number, from 1, of the parameter that the server could not read before it ran the statement;
-/// none if it does not say so.
+/// Returns the number, from 1, of the parameter that the server could not read before it ran the
+/// statement; none if `error` does not name one.
 pub(super) fn named_parameter(error: &Error) -> Option<usize> {
     let error = error.as_db_error().filter(|error| error.code().code().starts_with("22"))?;
     parameter_of(error.where_()?)

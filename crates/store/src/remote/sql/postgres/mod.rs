@@ -56,7 +56,7 @@ pub(super) const PORT: u16 = 5432;
 /// of a login.
 const BESIDE_BYTES: u64 = 256 << 10;
 
-/// The remark of a check about a connection that a pooler has accepted.
+/// The remark in the report of a check that a pooler has accepted the connection.
 const POOLED: &str =
     "a pooler, such as PgBouncer, is in between: statements have no names and are parsed each time";
 const POOLED_CALL: &str = "a pooler, such as PgBouncer, is in between, through which no CALL is run; name the server itself, or use a function";
@@ -73,7 +73,8 @@ struct Server {
     address: Address,
     login: Watched<Login>,
     options: SqlOptions,
-    /// True if columns have types that have to be looked up before a pooler is sent a statement.
+    /// True if the types of some columns have to be looked up before a statement is sent through a
+    /// pooler.
     looks_up: AtomicBool,
 }
 
@@ -221,11 +222,11 @@ pub(super) struct Connection {
     task: Option<JoinHandle<Result<(), Error>>>,
     meter: Meter,
     watch: Watch,
-    /// True if no pooler is between this connection and the server.
+    /// True if the connection leads to the server itself and not to a pooler.
     is_direct: bool,
     /// True if the types of columns were looked up, through a pooler.
     has_looked_up: bool,
-    /// Statements of the connection by their text: at most
+    /// Statements kept by the connection, by their text: one for each of at most
     /// [`LISTS_MAX`](crate::remote::LISTS_MAX) lengths of a key list, and the writes.
     statements: HashMap<String, KeptStatement>,
     /// True if the connection has answered a statement.
@@ -265,7 +266,7 @@ impl Connection {
         error::cause(address, Phase::Statement, bytes_max, error)
     }
 
-    /// Returns a statement, and true if it was not kept. A kept one may be outdated.
+    /// Returns a statement, and true if it was prepared just now. A kept statement may be outdated.
     async fn statement(&mut self, sql: &str) -> Result<(Form, bool), Failed> {
         if let Some(form) = self.statements.get(sql).and_then(KeptStatement::form) {
             return Ok((form, false));
@@ -279,7 +280,7 @@ impl Connection {
         Ok((form, true))
     }
 
-    /// Returns true if the statement `sql` may be prepared anew now, which then happens at its next
+    /// Returns true if the statement `sql` may be prepared again now; this then happens at its next
     /// use.
     fn renew(&mut self, sql: &str) -> bool {
         let is_renewed = self.statements.get_mut(sql).is_some_and(KeptStatement::renew);
@@ -289,16 +290,17 @@ impl Connection {
         is_renewed
     }
 
-    /// Returns true if a statement failed with `error` because it is outdated, or may be, and may
-    /// be run again at once. A parameter that the server cannot read may have another type by now.
+    /// Returns true if a statement failed with `error` because it is, or may be, outdated, and may
+    /// be run again at once. The type of a parameter that the server cannot read may have changed.
     fn recovers(&mut self, sql: &str, error: &Error) -> bool {
         let may_be_outdated =
             error::is_of_outdated_statement(error) || error::named_parameter(error).is_some();
         may_be_outdated && !self.is_closed() && self.renew(sql)
     }
 
-    /// Returns a statement with its parameters, none where bytes have no form of the parameter's
-    /// type. That is said only of a type which the server has told not long ago.
+    /// Returns a statement with its parameters; a parameter is none if its bytes are not valid for
+    /// its type. Before it returns none, it prepares a kept statement again, if allowed, since the
+    /// type may have changed.
     async fn fitted(&mut self, sql: &str, bound: &[Bytes]) -> Result<Fitted, Failed> {
         let (form, is_new) = self.statement(sql).await?;
         let parameters = form.fit(bound);
@@ -310,8 +312,8 @@ impl Connection {
         Ok(Fitted { form, parameters, is_new })
     }
 
-    /// Looks up the types of a statement's columns, if a connection before this one met some that
-    /// have to be.
+    /// Looks up the types of a statement's columns, if an earlier connection has found some that
+    /// require it.
     async fn look_up(&mut self, sql: &str, form: &Form) -> Result<(), Failed> {
         if self.is_direct || self.has_looked_up || !self.server.looks_up.load(Ordering::Relaxed) {
             return Ok(());
@@ -387,7 +389,8 @@ impl Connection {
         }
     }
 
-    /// The names of a statement's columns, for an answer that has no row to tell.
+    /// Returns the names of a statement's columns, for an answer without rows, which does not
+    /// contain them.
     async fn names(&mut self, sql: &str, form: &Form) -> Result<Vec<String>, Error> {
         let kinds = match form {
             Form::Named(statement) => return Ok(names(statement.columns())),
@@ -430,7 +433,7 @@ impl Connection {
 /// A statement with its parameters.
 struct Fitted {
     form: Form,
-    /// The parameters; none where bytes have no form of the parameter's type.
+    /// The parameters; none where bytes are not valid for the parameter's type.
     parameters: Vec<Option<Parameter>>,
     /// True if the statement was prepared for this call.
     is_new: bool,

@@ -17,8 +17,8 @@ impl Parameter {
     /// The null parameter, which equals nothing.
     pub(super) const NULL: Self = Self(None);
 
-    /// Removes the parameter with this number, from 1, and those with the same content; false if
-    /// there is none.
+    /// Removes the parameter with this number, counted from 1, and all others with the same
+    /// content; false if there is no such parameter.
     pub(super) fn exclude(parameters: &mut [Option<Self>], number: usize) -> bool {
         let named = number.checked_sub(1).and_then(|at| parameters.get(at)?.as_ref()?.content().cloned());
         let Some(named) = named else { return false };
@@ -27,7 +27,7 @@ impl Parameter {
         true
     }
 
-    /// The bytes of the parameter; none of null.
+    /// Returns the bytes of the parameter; none for null.
     fn content(&self) -> Option<&Bytes> {
         self.0.as_ref().map(|(bytes, _)| bytes)
     }

@@ -1,10 +1,11 @@
-//! Statements through a pooler, such as PgBouncer.
+//! Runs statements through a pooler, such as PgBouncer.
 //!
-//! A pooler may give each statement, or each transaction, to another connection of its own. A
-//! statement that was prepared on one of them is unknown to the others, or is another client's. So
-//! through a pooler a statement has no name, and is parsed, bound, described and executed in one
-//! round trip. The types of its parameters are asked for once, in one message of several SQL
-//! statements, which a pooler gives to one connection in each of its modes.
+//! A pooler may run each statement, or each transaction, on another one of its connections to the
+//! server. A statement that was prepared on one of them is unknown on the others, or its name
+//! belongs to another client's statement. So through a pooler a statement has no name, and is
+//! parsed, bound, described and executed in one round trip. The types of its parameters are
+//! requested once, in one message of several SQL statements, which a pooler sends to a single
+//! connection in each of its modes.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -21,11 +22,11 @@ use super::clear::{Clear, Watch};
 use super::parameter::Parameter;
 use super::statement::names;
 
-/// Bytes of the request to cancel a statement: length, code, process and secret.
+/// Size in bytes of a request to cancel a statement: length, code, process and secret.
 const CANCEL_BYTES: usize = 16;
 
-/// True if `client` is connected to the server itself, and not to a pooler: the process that the
-/// login has named, to which requests to cancel go, is the one that runs statements.
+/// True if `client` is connected to the server itself, and not to a pooler: the process that runs
+/// statements is then the one that was named at login, to which cancel requests go.
 ///
 /// # Errors
 /// When the connection fails.
@@ -40,8 +41,8 @@ pub(super) async fn is_absent(client: &Client) -> Result<bool, Error> {
     Ok(named.is_some() && named == running)
 }
 
-/// The process that a request to cancel names, from the bytes of such a request: the library has no
-/// other way to tell.
+/// Returns the process that a cancel request names, from the bytes of such a request, since the
+/// library does not expose it in any other way.
 async fn process(token: &CancelToken) -> Option<i32> {
     let mut sent = Vec::new();
     // With TLS the library first asks the server for it, and is told yes.
@@ -51,7 +52,7 @@ async fn process(token: &CancelToken) -> Option<i32> {
     Some(i32::from_be_bytes(process))
 }
 
-/// Leaves a stream in memory as it is where the library adds TLS.
+/// Leaves an in-memory stream unencrypted where the library adds TLS.
 struct AsItIs;
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> TlsConnect<S> for AsItIs {
@@ -64,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> TlsConnect<S> for AsItIs {
     }
 }
 
-/// Returns the types of a statement's parameters; of a domain, the type that it is based on.
+/// Returns the types of a statement's parameters; for a domain, the type that it is based on.
 ///
 /// # Errors
 /// When the server does not accept the statement, or the connection fails.
@@ -97,10 +98,12 @@ pub(super) async fn parameters(client: &Client, sql: &str) -> Result<Vec<Type>, 
 }
 
 /// Returns the names of the columns of a statement with parameters of these types, without running
-/// it: it is joined to the right of one row, and no row of it is asked for.
+/// it: the statement is joined to the right of a single row, and none of its own rows are
+/// requested.
 ///
 /// # Errors
-/// As [`parameters`], and when the statement changes rows, which it may not do inside another one.
+/// As [`parameters`], and when the statement changes rows, which is not allowed inside another
+/// statement.
 pub(super) async fn columns(client: &Client, sql: &str, kinds: &[Type]) -> Result<Vec<String>, Error> {
     let sql = sql.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
     let joined = format!(
@@ -117,12 +120,13 @@ pub(super) async fn columns(client: &Client, sql: &str, kinds: &[Type]) -> Resul
 }
 
 /// Looks up the types of a statement's columns that the library does not know, such as
-/// enumerations, after which `client` knows them. The library does so by statements with names, so
-/// this happens in a transaction, for which a pooler keeps one connection, and removes them again.
+/// enumerations, so that `client` knows them afterwards. The library uses named statements for
+/// this, so it happens in a transaction, during which a pooler keeps the same connection. The
+/// statements are then removed.
 ///
 /// # Errors
-/// When the pooler has no transactions, a name is taken, or the connection fails. The connection
-/// may not be used any more then.
+/// When the pooler does not support transactions, a name is taken, or the connection fails. The
+/// connection must not be used afterwards.
 pub(super) async fn look_up(client: &Client, watch: &Watch, sql: &str, kinds: &[Type]) -> Result<(), Error> {
     client.batch_execute("BEGIN").await?;
     let before = names_of_statements(client).await?;
@@ -136,8 +140,9 @@ pub(super) async fn look_up(client: &Client, watch: &Watch, sql: &str, kinds: &[
     client.batch_execute(&format!("{removal} COMMIT")).await
 }
 
-/// True for a name that the library gives, such as `s1`. A pooler that tracks the statements of its
-/// clients gives names of its own, shares them between clients, and must not lose any.
+/// True for a name that the client library gives, such as `s1`. A pooler that tracks the statements
+/// of its clients gives them names of its own and shares them between clients, so these must not be
+/// removed.
 fn is_of_the_library(name: &str) -> bool {
     name.strip_prefix('s')
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
@@ -148,13 +153,13 @@ async fn names_of_statements(client: &Client) -> Result<Vec<String>, Error> {
     Ok(cells(&said).flatten().map(str::to_owned).collect())
 }
 
-/// A name for a statement within one message. Random, since a message that fails in the middle may
-/// leave its statement behind.
+/// Returns a name for a statement within one message. It is random, since a message that fails in
+/// the middle may leave its statement behind.
 fn name() -> String {
     format!("sherwood_{:016x}", RandomState::new().hash_one(()))
 }
 
-/// The cells of all rows in the answer to a message.
+/// Returns the cells of all rows in the answer to a message.
 fn cells(said: &[SimpleQueryMessage]) -> impl Iterator<Item = Option<&str>> {
     said.iter().flat_map(|said| match said {
         SimpleQueryMessage::Row(row) => {

@@ -1,4 +1,4 @@
-//! Statements that a connection keeps.
+//! Prepared statements that a connection keeps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use tokio_postgres::{Column, Statement};
 use super::parameter::Parameter;
 use crate::remote::sql::renewal::Renewal;
 
-/// Time after which a kept statement is prepared anew. A change of a column's type may leave the
-/// statement valid, with parameters of the type before: keys are then still compared as that type.
+/// Time after which a kept statement is prepared again. After a change of a column's type, a
+/// statement may stay valid with its old parameter types; keys are then still compared by the old
+/// type.
 const KEPT_MAX: Duration = Duration::from_secs(60);
 
 /// The parts of a statement that a connection keeps.
@@ -20,7 +21,7 @@ const KEPT_MAX: Duration = Duration::from_secs(60);
 pub(super) enum Form {
     /// A statement prepared on the server.
     Named(Statement),
-    /// The types of the parameters of a statement that is parsed each time.
+    /// The parameter types of a statement without a name, which is parsed each time.
     Unnamed(Arc<[Type]>),
 }
 
@@ -33,7 +34,7 @@ impl Form {
         }
     }
 
-    /// Converts `bound` to parameters; none for bytes that have no form of the parameter's type.
+    /// Converts `bound` to parameters; none for bytes that are not valid for the parameter's type.
     pub(super) fn fit(&self, bound: &[Bytes]) -> Vec<Option<Parameter>> {
         self.kinds().iter().zip(bound).map(|(kind, bytes)| Parameter::new(kind, bytes.clone())).collect()
     }
@@ -43,18 +44,19 @@ pub(super) fn names(columns: &[Column]) -> Vec<String> {
     columns.iter().map(|column| column.name().to_owned()).collect()
 }
 
-/// A statement of one connection.
+/// A statement kept by one connection.
 #[derive(Default)]
 pub(super) struct KeptStatement {
     /// The statement and the time at which it was prepared; none if it has to be prepared.
     form: Option<(Form, Instant)>,
-    /// The names of the columns, if the form does not have them.
+    /// The names of the columns, if `form` does not contain them.
     pub(super) columns: Option<Vec<String>>,
     renewal: Renewal,
 }
 
 impl KeptStatement {
-    /// The statement; none if it has to be prepared.
+    /// Returns the kept statement; none if there is none or it is older than [`KEPT_MAX`], so that
+    /// it has to be prepared.
     pub(super) fn form(&self) -> Option<Form> {
         self.form.as_ref().filter(|(_, since)| since.elapsed() < KEPT_MAX).map(|(form, _)| form.clone())
     }
@@ -64,7 +66,8 @@ impl KeptStatement {
         (self.form, self.columns) = (Some((form, Instant::now())), None);
     }
 
-    /// Forgets the statement, if it may be prepared anew now.
+    /// Discards the statement, so that it is prepared again at its next use, and returns true;
+    /// false if it was prepared again too recently.
     pub(super) fn renew(&mut self) -> bool {
         let is_renewed = self.renewal.allow();
         if is_renewed {
