@@ -207,9 +207,9 @@ pub struct SqliteOptions {
     /// returns two columns, key and value. Keys are always bound, as text when they are valid
     /// UTF-8, never inserted into its text. A store with a `query` is read-only.
     ///
-    /// With `:keys`, a row answers each key that SQLite holds equal to its key column: the row `3`
-    /// of an INTEGER column answers `03`, and `abc` of a NOCASE column `ABC`. Keys that are spelled
-    /// differently than their row may take further statements, at most two for each key.
+    /// With `:keys`, a row answers each key that SQLite considers equal to its key column: the row
+    /// `3` of an INTEGER column answers `03`, and `abc` of a NOCASE column `ABC`. Keys that are
+    /// spelled differently from their row may take further statements, at most two for each key.
     #[serde(default)]
     pub query: Option<String>,
     /// Page caches of all connections together, in bytes, 64 KiB to 1 TiB; 4 MiB by default.

@@ -1,13 +1,13 @@
-//! Reads a list of keys by as many statements as it takes to give each key its own answer.
+//! Reads a list of keys with as many statements as it takes to give each key its own answer.
 //!
-//! The answer to a list names its keys as the server spells them, and a list fails as a whole. So a
-//! list is asked again in parts where its answer does not show which key a row is for, or where the
-//! server refused one of its keys: in halves, and from four keys on one by one. The row that is
-//! answered to a key asked alone is for this key, however it is spelled, and a failure is this
-//! key's.
+//! The answer to a list contains the keys as the server spells them, and a list fails as a whole.
+//! So parts of a list are queried again if its answer does not show which key a row belongs to, or
+//! if the server refused one of its keys: in halves, and one by one once four or fewer keys are
+//! left. A row that is found for a single key belongs to that key, however it is spelled, and a
+//! failure is that key's.
 //!
-//! [`Asking`] decides which keys are asked next; its driver asks. A list of `n` keys takes at most
-//! `2n` statements, the first included.
+//! [`Asking`] decides which keys are queried next; its driver runs the statements. A list of `n`
+//! keys takes at most `2n` statements, including the first.
 //!
 //! Pure.
 
@@ -17,7 +17,8 @@ use bytes::Bytes;
 
 use super::spelling::{Compared, Signature};
 
-/// Length of a list that is asked again key by key. Halves of it would take more statements.
+/// Length up to which a list is queried again key by key. Dividing such a list into halves would
+/// take more statements.
 const SINGLES: usize = 4;
 
 /// The rows of one answer, by their keys as the server spells them.
@@ -30,7 +31,7 @@ pub(crate) struct Rows<V> {
 }
 
 impl<V> Rows<V> {
-    /// Makes an answer without rows yet, with room for `rows`.
+    /// Creates an answer without rows, with capacity for `rows` of them.
     pub(crate) fn new(compared: Compared, rows: usize) -> Self {
         Self { compared, first: None, by_key: HashMap::with_capacity(rows) }
     }
@@ -41,13 +42,14 @@ impl<V> Rows<V> {
         self.by_key.insert(key, value);
     }
 
-    /// The row whose key is `key`, byte for byte.
+    /// Returns the row whose key equals `key` byte for byte.
     pub(crate) fn get(&self, key: &Bytes) -> Option<&V> {
         self.by_key.get(key)
     }
 
-    /// Appends the rows of `keys` to `values`, and `absent` for those without a row; true if no key
-    /// has to be asked again, because each has a row of its own spelling, or none has a row.
+    /// Appends the rows of `keys` to `values`, with `absent` for keys without a row. Returns true
+    /// if no key has to be queried again: each key has a row with exactly its spelling, or there
+    /// are no rows.
     pub(crate) fn append(&self, keys: &[Bytes], absent: &V, values: &mut Vec<V>) -> bool
     where
         V: Clone,
@@ -61,7 +63,7 @@ impl<V> Rows<V> {
         !missing || self.by_key.is_empty()
     }
 
-    /// Takes the rows for `keys`, which were asked together, out of the answer.
+    /// Moves the rows that belong to `keys`, which were queried together, out of the answer.
     fn assign(&mut self, keys: Vec<Bytes>) -> Assigned<V> {
         if let [key] = &keys[..] {
             let row = self.by_key.remove(key).or_else(|| self.by_key.remove(self.first.as_ref()?));
@@ -90,28 +92,29 @@ impl<V> Rows<V> {
     }
 }
 
-/// The keys of a list, as far as the answer to the list tells. The others have no row.
+/// The keys of a list, as far as the answer to the list determines their rows. Keys in neither
+/// field have no row.
 struct Assigned<V> {
-    /// Keys with their rows.
+    /// Keys with the rows that belong to them.
     settled: Vec<(Bytes, V)>,
-    /// Keys that may have a row of another spelling.
+    /// Keys that may have a row with another spelling.
     unclear: Vec<Bytes>,
 }
 
-/// The keys and rows of a list by their signatures.
+/// The keys and rows of a list, grouped by signature.
 struct Similar {
     compared: Compared,
     /// The number of keys with each signature.
     keys: HashMap<Signature, usize>,
     rows: HashMap<Signature, Vec<Bytes>>,
-    /// True if a row may be for any key: it has no signature, or that of no key.
+    /// True if some row may belong to any key: it has no signature, or one that no key has.
     is_vague: bool,
 }
 
 /// The rows that are similar to a key.
 enum Similarity {
     None,
-    /// The only row, which is similar to no other key.
+    /// Exactly one row, which is similar to no other key.
     Row(Bytes),
     Unclear,
 }
@@ -152,7 +155,7 @@ impl Similar {
 
 /// A list of keys that is being read.
 pub(crate) struct Asking<V> {
-    /// The lists that are still to be asked.
+    /// The lists that still have to be queried.
     open: Vec<Vec<Bytes>>,
     answers: HashMap<Bytes, V>,
     /// True until the first answer.
@@ -160,13 +163,13 @@ pub(crate) struct Asking<V> {
 }
 
 impl<V> Asking<V> {
-    /// Makes the state of a list whose first statement, for all of it, is not answered yet.
+    /// Creates the state of a list whose first statement, with all its keys, is not answered yet.
     pub(crate) fn new() -> Self {
         Self { open: Vec::new(), answers: HashMap::new(), is_whole: true }
     }
 
-    /// Takes the answer to a list, and returns the rows that are for none of its keys, or for a key
-    /// that is asked again.
+    /// Records the answer to a list. Returns the rows that belong to none of its keys, or to a key
+    /// that is queried again.
     pub(crate) fn answered(
         &mut self,
         list: Vec<Bytes>,
@@ -185,7 +188,7 @@ impl<V> Asking<V> {
         rows.by_key.into_values()
     }
 
-    /// Takes the failure of a list because of any of its keys.
+    /// Records the failure of a list, which any of its keys may have caused.
     pub(crate) fn refused(&mut self, mut list: Vec<Bytes>, failure: V) {
         self.is_whole = false;
         match list.len() {
@@ -194,7 +197,7 @@ impl<V> Asking<V> {
         }
     }
 
-    /// Answers all keys of `list` and those that are still to be asked with `failure`.
+    /// Answers all keys of `list`, and those that still have to be queried, with `failure`.
     pub(crate) fn give_up(&mut self, list: Vec<Bytes>, failure: &V)
     where
         V: Clone,
@@ -203,12 +206,12 @@ impl<V> Asking<V> {
         self.answers.extend(rest.map(|key| (key, failure.clone())));
     }
 
-    /// The list to ask next; none if every key has its answer.
+    /// Returns the list to query next; none if every key has its answer.
     pub(crate) fn next(&mut self) -> Option<Vec<Bytes>> {
         self.open.pop()
     }
 
-    /// The answers, without the keys that have no row.
+    /// Returns the answers; they do not contain keys without a row.
     pub(crate) fn into_answers(self) -> HashMap<Bytes, V> {
         self.answers
     }
@@ -223,7 +226,7 @@ impl<V> Asking<V> {
     }
 }
 
-/// The different keys of a list, in their order.
+/// Returns the distinct keys of a list, in their order.
 pub(crate) fn distinct(keys: &[Bytes]) -> Vec<Bytes> {
     let mut seen = HashSet::with_capacity(keys.len());
     keys.iter().filter(|key| seen.insert(*key)).cloned().collect()

@@ -1,5 +1,5 @@
-//! JSON answers of servers, read member by member, so that one which is malformed costs itself
-//! alone; pure.
+//! Reads JSON answers of servers member by member, so that a malformed member does not affect the
+//! others; pure.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// The name; none if it is no text, such as half of a surrogate pair.
+    /// Returns the name; none if it is not valid text, such as half of a surrogate pair.
     pub(super) fn name(&self) -> Option<Cow<'a, str>> {
         let inner = &self.name[1..self.name.len() - 1];
         match inner.contains(&b'\\') {
@@ -30,10 +30,10 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Splits a JSON object into its members, in time linear in its length and without memory. Only
-/// the object's own structure is checked: a member ends at the next comma outside of strings and
-/// brackets. The last item is an error if the text is no object, or more follows it: the problem
-/// and its position.
+/// Splits a JSON object into its members, in linear time and without allocating memory. Only the
+/// object's own structure is checked: a member ends at the next comma outside of strings and
+/// brackets. If the text is not an object, or more text follows it, the last item is an error with
+/// the problem and its position.
 pub(super) fn members(object: &[u8]) -> impl Iterator<Item = Result<Member<'_>, String>> {
     List::new(object, b'{', b'}', Text::member)
 }
@@ -43,11 +43,11 @@ pub(super) fn elements(array: &[u8]) -> impl Iterator<Item = Result<&[u8], Strin
     List::new(array, b'[', b']', |text| text.value(b']'))
 }
 
-/// Finds the values of the members of a JSON object that are called `names`; none for those that
-/// are `null` or absent. Of several members of one name the last one counts.
+/// Finds the values of the members of a JSON object that are called `names`; none for members that
+/// are `null` or absent. If several members have the same name, the last one counts.
 ///
 /// # Errors
-/// As the last item of [`members`].
+/// The error that is the last item of [`members`].
 pub(super) fn find<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],
@@ -71,7 +71,7 @@ struct List<'a, R> {
     text: Text<'a>,
     open: u8,
     close: u8,
-    /// Reads an item, up to the comma or `close` behind it.
+    /// Reads an item, up to the comma or `close` that follows it.
     read: R,
     has_begun: bool,
     has_ended: bool,
@@ -133,7 +133,7 @@ impl<'a> Text<'a> {
         Ok(Member { name, value: self.value(b'}')? })
     }
 
-    /// Reads a value up to the comma or `close` behind it.
+    /// Reads a value, up to the comma or `close` that follows it.
     fn value(&mut self, close: u8) -> Result<&'a [u8], &'static str> {
         let (start, mut depth) = (self.at, 0_usize);
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -154,7 +154,7 @@ impl<'a> Text<'a> {
         Err(UNENDED)
     }
 
-    /// Reads a string, from its first quote.
+    /// Reads a string, starting at its opening quote.
     fn string(&mut self) -> Result<(), &'static str> {
         self.at += 1;
         while let Some(&byte) = self.bytes.get(self.at) {
@@ -186,12 +186,12 @@ impl<'a> Text<'a> {
         self.peek().map_or(Ok(()), |_| Err("nothing more is expected"))
     }
 
-    /// Describes a problem at the present position.
+    /// Describes a problem at the current position.
     fn problem(&self, problem: &str) -> String {
         format!("{problem}, at byte {} of {}", self.at, self.bytes.len())
     }
 
-    /// The next byte that is no white space.
+    /// Skips white space and returns the next byte.
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.bytes.get(self.at) {
             self.at += 1;
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// The members of `object`, with names that are text, or the problem.
+    /// Returns the members of `object` with their decoded names, or the problem.
     fn split(object: &str) -> Result<Vec<(Option<String>, String)>, String> {
         let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
         let one = |member: Member<'_>| (member.name().map(Cow::into_owned), text(member.value()));

@@ -1,9 +1,9 @@
 //! Connectors: stores whose work is done by a server.
 //!
-//! Each speaks one protocol to one server and owns its connections, which are bounded, made when a
-//! call needs one, and closed when they break. Routing, retries and timeouts of calls belong to the
-//! dispatcher. So a connector opens while its server is down, never sends a change again that the
-//! server may have received, and reports each failure with its [`Cause`](crate::Cause).
+//! Each speaks one protocol to one server and owns its connections, which are bounded, opened when
+//! a call needs one, and closed when they break. Routing, retries and timeouts of calls belong to
+//! the dispatcher. So a connector can be opened while its server is down, never repeats a change
+//! that the server may have received, and reports each failure with its [`Cause`](crate::Cause).
 //!
 //! A call may be dropped at any time. The server still answers what was sent, so the answer is read
 //! and discarded (`pipeline`), or the connection is closed (`http`, `dynamodb`, `sql`); no call can

@@ -1,4 +1,4 @@
-//! The places from which passwords and tokens are read, and read again.
+//! The places from which passwords and tokens are read, and read again when they change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,12 +67,13 @@ impl Password {
         Ok(Self(Arc::new(watched)))
     }
 
-    /// Returns the present password.
+    /// Returns the current password.
     pub(crate) fn current(&self) -> Arc<String> {
         self.0.current()
     }
 
-    /// True if there is another password than `used`, with which a login failed by `cause`.
+    /// True if a login with the password `used` failed by `cause` and there is another password
+    /// now.
     pub(crate) fn has_changed(&self, used: &Arc<String>, cause: &Cause) -> bool {
         matches!(cause, Cause::Credentials { .. }) && self.0.newer_than(used).is_some()
     }

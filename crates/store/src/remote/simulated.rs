@@ -1,13 +1,15 @@
 //! A simulated transport for tests of clients: connections in memory that may end at any byte in
-//! either direction, under tokio's paused clock or without time. Everything follows from one seed.
+//! either direction. Pauses use tokio's paused clock, or take no time. Everything follows from one
+//! seed.
 //!
-//! A test that [enters](Network::enter) a network has [`Endpoint::connect`] of its thread answered
-//! by it: each connection is a [`ClientEnd`], whose [`ServerEnd`] the test's server receives. Bytes
-//! arrive in pieces of any size, and reads and writes may have to wait although they could go on.
-//! The end of a connection arrives at the client after the bytes before it, or in their place, and
-//! later than the server's last action: bytes that are written in between are lost.
+//! When a test [enters](Network::enter) a network, calls of [`Endpoint::connect`] on its thread
+//! connect to that network: each connection is a [`ClientEnd`], whose [`ServerEnd`] the test's
+//! server receives. Bytes arrive in pieces of any size, and reads and writes may be delayed at
+//! random. The end of a connection arrives at the client after the preceding bytes, or in their
+//! place, and later than the server's last action: bytes that the client writes in between are
+//! lost.
 //!
-//! The module uses nothing of its crate, so that tests of other crates can include it.
+//! The module does not use the rest of its crate, so that tests of other crates can include it.
 //!
 //! [`Endpoint::connect`]: super::socket::Endpoint::connect
 
@@ -23,7 +25,7 @@ use std::time::Duration;
 use sherwood_model::SplitMix64;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A generator of random numbers, which equal seeds repeat.
+/// A generator of random numbers, which are the same for the same seed.
 pub(crate) struct Draw(SplitMix64);
 
 impl Draw {
@@ -41,7 +43,7 @@ impl Draw {
         self.below(100) < percent
     }
 
-    /// Draws one of the values.
+    /// Draws one of the values in `of`.
     pub(crate) fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
@@ -60,7 +62,7 @@ impl Draw {
 /// The end of a connection, as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Nothing follows the bytes before.
+    /// The connection is closed: nothing follows the preceding bytes.
     Closed,
     /// Reads fail, and bytes that have arrived may be lost.
     Reset,
@@ -77,14 +79,14 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// The connection ends when one of its sides ends it.
+    /// No faults: the connection ends only when one of its sides ends it.
     pub(crate) const NONE: Self = Self { to_client: None, to_server: None, end: End::Closed };
 }
 
-/// The decision about a new connection: its faults, or none if it is refused.
+/// Decides about a new connection: returns its faults, or none to refuse it.
 pub(crate) type Admit = Box<dyn FnMut(&mut Draw) -> Option<Faults> + Send>;
 
-/// The server's task of each connection.
+/// Starts the server's task for a connection.
 pub(crate) type Serve = Box<dyn Fn(ServerEnd, Draw) + Send>;
 
 /// The number of times that each event has occurred.
@@ -102,7 +104,7 @@ struct State {
     open: usize,
     open_most: usize,
     seen: Seen,
-    /// True if events are written to the terminal.
+    /// True if events are printed.
     is_told: bool,
     /// True if pauses take no time, but let other tasks run.
     is_timeless: bool,
@@ -112,7 +114,7 @@ thread_local! {
     static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
 }
 
-/// Ends the use of a network by its thread.
+/// Ends the use of a network by its thread when dropped.
 pub(crate) struct Entered;
 
 impl Drop for Entered {
@@ -122,8 +124,8 @@ impl Drop for Entered {
 }
 
 impl Network {
-    /// Makes a network, whose events are written to the terminal if `is_told`. Its pauses take no
-    /// time if `is_timeless`, for tests whose clock is not paused.
+    /// Creates a network. Its events are printed if `is_told`. Its pauses take no time if
+    /// `is_timeless`, for tests whose clock is not paused.
     pub(crate) fn new(draw: Draw, admit: Admit, serve: Serve, is_told: bool, is_timeless: bool) -> Self {
         let state =
             State { draw, admit, serve, open: 0, open_most: 0, seen: Seen::new(), is_told, is_timeless };
@@ -140,13 +142,13 @@ impl Network {
         }
     }
 
-    /// Has the connections of this thread made by the network until the result is dropped.
+    /// Makes this thread's connections go to the network until the result is dropped.
     pub(crate) fn enter(&self) -> Entered {
         NETWORK.set(Some(self.clone()));
         Entered
     }
 
-    /// The network that this thread has entered.
+    /// Returns the network that this thread has entered.
     pub(crate) fn of_this_thread() -> Option<Self> {
         NETWORK.with_borrow(Clone::clone)
     }
@@ -194,18 +196,19 @@ impl Network {
         }
     }
 
-    /// The number of connections that the client has open, and the most it had at once.
+    /// Returns the number of connections that the client has open, and the most that it had open at
+    /// once.
     pub(crate) fn open(&self) -> (usize, usize) {
         let state = self.state();
         (state.open, state.open_most)
     }
 
-    /// The number of times that an event has occurred.
+    /// Returns the number of times that an event has occurred.
     pub(crate) fn count(&self, what: &str) -> u64 {
         self.state().seen.get(what).copied().unwrap_or(0)
     }
 
-    /// The events so far.
+    /// Returns the events so far.
     pub(crate) fn seen(&self) -> Seen {
         self.state().seen.clone()
     }
@@ -221,12 +224,12 @@ struct Wire {
     network: Network,
     to_client: VecDeque<u8>,
     to_server: VecDeque<u8>,
-    /// The faults, in bytes still to go.
+    /// The faults, with the numbers of bytes that are left until they occur.
     faults: Faults,
-    /// True if the bytes to the client arrive at once.
+    /// True if the bytes to the client arrive together and not in pieces.
     is_whole: bool,
-    /// False once the server has ended the connection, or was cut off: what the client writes is
-    /// lost.
+    /// False once the server has ended the connection or was cut off; bytes that the client writes
+    /// are then lost.
     has_server: bool,
     has_client: bool,
     /// The end, once it has arrived at the client.
@@ -246,7 +249,7 @@ impl Wire {
         self.client.take().into_iter().chain(self.server.take()).for_each(Waker::wake);
     }
 
-    /// True if a read or write is to be tried again, although it could go on.
+    /// True if a read or write has to be tried again at once, although it could proceed.
     fn would_block(&mut self, context: &Context<'_>) -> bool {
         let would_block = self.draw.chance(10);
         if would_block {
@@ -255,7 +258,7 @@ impl Wire {
         would_block
     }
 
-    /// True if a write is to be tried again in some milliseconds.
+    /// True if a write has to be tried again after some milliseconds.
     fn stalls(&mut self, context: &Context<'_>) -> bool {
         let stalls = self.draw.chance(5);
         if stalls {
@@ -269,7 +272,8 @@ impl Wire {
         stalls
     }
 
-    /// Takes some of `left`, the bytes until the connection ends: as many of `bytes` as are left.
+    /// Takes up to `bytes` from `left`, the number of bytes until the connection ends, and returns
+    /// how many were taken.
     fn pass(left: &mut Option<usize>, bytes: usize) -> usize {
         let passed = left.map_or(bytes, |left| left.min(bytes));
         *left = left.map(|left| left - passed);
@@ -369,7 +373,7 @@ impl ServerEnd {
         self.0.lock().expect("no panics while held")
     }
 
-    /// Waits for bytes and appends them to `into`; false if none follow.
+    /// Waits for bytes and appends them to `into`; false if no more will arrive.
     pub(crate) async fn read(&mut self, into: &mut Vec<u8>) -> bool {
         poll_fn(|context| {
             let mut wire = self.wire();
@@ -386,12 +390,12 @@ impl ServerEnd {
         .await
     }
 
-    /// True if bytes have arrived that were not read.
+    /// True if bytes have arrived that were not read yet.
     pub(crate) fn has_bytes(&self) -> bool {
         !self.wire().to_server.is_empty()
     }
 
-    /// True if all bytes have been read, in both directions.
+    /// True if all bytes that were sent in either direction have been read.
     pub(crate) fn is_idle(&self) -> bool {
         let wire = self.wire();
         wire.to_server.is_empty() && wire.to_client.is_empty()
@@ -413,7 +417,7 @@ impl ServerEnd {
         }
     }
 
-    /// Sends `bytes`, which arrive together with those before.
+    /// Sends `bytes`, which arrive together with the preceding ones.
     pub(crate) fn write_whole(&mut self, bytes: &[u8]) {
         self.wire().is_whole = true;
         self.write(bytes);

@@ -48,8 +48,8 @@ impl Endpoint {
         Ok(Self { address, tls, timeout })
     }
 
-    /// Connects to the server. If the peers do not trust each other and the files of TLS have
-    /// changed meanwhile, connects once more with these.
+    /// Connects to the server. If the peers do not trust each other and the TLS files have changed,
+    /// connects once more with the new files.
     pub(crate) async fn connect(&self) -> Result<Connected, Cause> {
         #[cfg(test)]
         if let Some(network) = super::simulated::Network::of_this_thread() {
@@ -105,9 +105,9 @@ impl Endpoint {
         }
     }
 
-    /// The cause of a connection that broke with `error`. A server that requires a client
-    /// certificate reports it only after the handshake; the files of TLS are then read again, for
-    /// the next connection.
+    /// Returns the cause of a connection that broke with `error`. A server that requires a client
+    /// certificate reports it only after the handshake; the TLS files are then read again, for the
+    /// next connection.
     pub(crate) fn broken(&self, error: &io::Error) -> Cause {
         let address = self.address.to_string();
         match rustls_error(error) {

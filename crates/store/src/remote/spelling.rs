@@ -1,12 +1,12 @@
-//! Spellings of a key that a database may hold equal: `7` and `07`, `abc` and `ABC`.
+//! Different spellings of a key that a database may consider equal: `7` and `07`, `abc` and `ABC`.
 //!
-//! The server decides which keys are equal, by the type and the collation of the column that it
-//! compares. [`Compared::signature`] is a necessary condition that needs no server: of two keys
-//! with different signatures, the server holds neither equal to the other.
+//! The server decides which keys are equal, by the type and the collation of the compared column.
+//! [`Compared::signature`] gives a necessary condition without asking the server: the server does
+//! not consider keys with different signatures equal.
 //!
 //! Pure.
 
-/// The comparison of keys by a server, as far as the type of the key column tells.
+/// The way in which a server compares keys, as far as the type of the key column determines it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Compared {
     /// Comparison of integers and decimal numbers.
@@ -24,12 +24,12 @@ pub(crate) enum Compared {
     Other,
 }
 
-/// A property that keys have in common if the server may hold them equal; none if the server may
-/// hold the key equal to any other.
+/// A property that keys have in common if the server may consider them equal; none for a key that
+/// the server may consider equal to any other.
 pub(crate) type Signature = Option<Vec<u8>>;
 
 impl Compared {
-    /// The signature of a key, or of the key of a row.
+    /// Returns the signature of a key, or of the key of a row.
     pub(crate) fn signature(self, key: &[u8]) -> Signature {
         match self {
             Self::Decimal => Some(decimal(key)),
@@ -42,11 +42,11 @@ impl Compared {
         }
     }
 
-    /// True if a row, which is in the answer because of some key, can only be there because of
-    /// `key`, the only one that has the signature of the row.
+    /// True if a row in the answer to several keys can only be there because of `key`, the only one
+    /// of them with the row's signature.
     ///
-    /// Texts have to agree but for case and padding, because a server's administrator can define
-    /// collations that hold any characters equal.
+    /// Texts have to match except for case and padding, because a server's administrator can define
+    /// collations under which any characters are equal.
     pub(crate) fn is_certain(self, key: &[u8], row: &[u8]) -> bool {
         match self {
             Self::Decimal | Self::Float | Self::Uuid => true,
@@ -56,26 +56,26 @@ impl Compared {
     }
 }
 
-/// True for ASCII characters that have a glyph, and blanks. Collations ignore some others, and hold
-/// some beyond ASCII equal to these.
+/// True if a key consists of printable ASCII characters and blanks. Collations ignore some other
+/// characters, and consider some beyond ASCII equal to these.
 fn is_printable(key: &[u8]) -> bool {
     key.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// The key without the blanks at its end, which `char(n)` and most of MySQL's collations ignore.
+/// Returns the key without trailing blanks, which `char(n)` and most of MySQL's collations ignore.
 fn without_padding(key: &[u8]) -> &[u8] {
     let end = key.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1);
     &key[..end]
 }
 
-/// The lower-case ASCII letters and digits of a key, which make a UUID.
+/// Returns the ASCII letters, in lower case, and digits of a key; those of a UUID identify it.
 fn letters(key: &[u8]) -> Vec<u8> {
     key.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect()
 }
 
-/// The part of a printable key that every collation compares: collations may ignore case,
-/// punctuation, blanks and zeros before a number, and hold `i`, `j` and `y` equal (Latvian, Roman),
-/// and `u`, `v` and `w` (Estonian, Roman).
+/// Returns the part of a printable key that every collation compares. Collations may ignore case,
+/// punctuation, blanks and zeros before a number, and may consider `i`, `j` and `y` equal (Latvian,
+/// Roman), and `u`, `v` and `w` (Estonian, Roman).
 fn folded(key: &[u8]) -> Vec<u8> {
     let mut folded = Vec::with_capacity(key.len());
     for byte in letters(key) {
@@ -89,8 +89,8 @@ fn folded(key: &[u8]) -> Vec<u8> {
     folded
 }
 
-/// A number at the start of a text, in parts. MySQL ignores the rest of the text, and takes a text
-/// that starts with no number for zero.
+/// The parts of a number at the start of a text. MySQL ignores the rest of the text, and reads a
+/// text that does not start with a number as zero.
 struct Number<'a> {
     negative: bool,
     whole: &'a [u8],
@@ -115,7 +115,7 @@ impl<'a> Number<'a> {
     }
 }
 
-/// Takes a sign off the start of `text`; true for a minus.
+/// Removes a sign from the start of `text`; true for a minus.
 fn signed(text: &[u8]) -> (bool, &[u8]) {
     match text.split_first() {
         Some((b'-', rest)) => (true, rest),
@@ -129,7 +129,8 @@ fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// The number at the start of a key as sign, digits without zeros at both ends, and exponent.
+/// Returns the number at the start of a key as its sign, digits without leading and trailing zeros,
+/// and exponent.
 fn decimal(key: &[u8]) -> Vec<u8> {
     let Number { negative, whole, fraction, exponent } = Number::parse(key);
     let mut digits: Vec<u8> = whole.iter().chain(fraction).copied().collect();
@@ -147,8 +148,8 @@ fn decimal(key: &[u8]) -> Vec<u8> {
     digits
 }
 
-/// The number at the start of a key, in single precision: numbers that are equal in double
-/// precision are equal in it.
+/// Returns the number at the start of a key in single precision: numbers that are equal in double
+/// precision are also equal in single precision.
 fn float(key: &[u8]) -> Vec<u8> {
     let Number { negative, whole, fraction, exponent } = Number::parse(key);
     let text = [whole, b".", fraction, b"e", exponent.to_string().as_bytes()].concat();

@@ -26,13 +26,13 @@ pub struct TlsOptions {
     pub server_name: Option<String>,
 }
 
-/// TLS to a server by files that are read again when they change.
+/// TLS to a server, with files that are read again when they change.
 #[derive(Clone, Debug)]
 pub struct ClientTls(Arc<Watched<ClientConfig>>);
 
 impl ClientTls {
-    /// Makes the TLS of `options`, which offers these `protocols` of the application, the preferred
-    /// first.
+    /// Creates TLS with `options`. The client offers these application `protocols`, the preferred
+    /// one first.
     ///
     /// # Errors
     /// [`OpenCause::Remote`] names the option, the file and the remedy.
@@ -47,15 +47,15 @@ impl ClientTls {
         Watched::open(load).map(|config| Self(Arc::new(config)))
     }
 
-    /// Returns the configuration of a new connection, by the files as they were a second ago or
-    /// later. Files that cannot be used leave the previous configuration in force.
+    /// Returns the configuration for a new connection, from the files as they were at most a second
+    /// ago. Files that cannot be used leave the previous configuration in force.
     #[must_use]
     pub fn current(&self) -> Arc<ClientConfig> {
         self.0.current()
     }
 
     /// Returns the configuration to use instead of `refused`, with which the peers do not trust
-    /// each other; none if the files still say the same. Reads them at most once a second.
+    /// each other; none if the files have not changed. Reads the files at most once a second.
     pub fn newer_than(&self, refused: &Arc<ClientConfig>) -> Option<Arc<ClientConfig>> {
         self.0.newer_than(refused)
     }

@@ -95,8 +95,8 @@ impl Query {
         Ok(values)
     }
 
-    /// Reads keys by one statement, or by further ones if a row is spelled differently than the key
-    /// that SQLite finds it for.
+    /// Reads keys with one statement, and with further ones if the key of a row is spelled
+    /// differently from the key for which SQLite finds it.
     fn per_list(
         &self,
         connection: &Connection,
@@ -165,7 +165,7 @@ fn per_key(
     Ok(values)
 }
 
-/// The comparison of keys with a value of a key column.
+/// Returns the way in which SQLite compares keys with a value of a key column.
 fn compared(column: ValueRef<'_>) -> Compared {
     match column {
         ValueRef::Integer(_) => Compared::Decimal,

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A server that holds `equal` keys equal, and refuses lists with any of the `bad` keys.
+/// A server that considers keys equal if `equal` says so, and refuses lists with any of the `bad`
+/// keys.
 struct Model<'a> {
     compared: Compared,
     equal: fn(&[u8], &[u8]) -> bool,
@@ -11,7 +12,7 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// The rows that equal one of the keys.
+    /// Returns the rows that equal one of the keys; none if the server refuses the list.
     fn list(&self, keys: &[Bytes]) -> Option<Rows<Option<Bytes>>> {
         if keys.iter().any(|key| self.bad.contains(key)) {
             return None;
@@ -23,7 +24,8 @@ impl Model<'_> {
         Some(rows)
     }
 
-    /// The answer to `= :key`: a row of the key's own spelling, or the first row.
+    /// Returns the answer to `= :key`: a row with exactly the key's spelling, or else the first row
+    /// that equals it.
     fn alone(&self, key: &Bytes) -> Option<Bytes> {
         if self.bad.contains(key) {
             return Some("bad".into());
@@ -64,7 +66,7 @@ fn is_equal_text(one: &[u8], other: &[u8]) -> bool {
     one.trim_ascii_end().eq_ignore_ascii_case(other.trim_ascii_end())
 }
 
-/// The equality of a collation that ignores accents as well, and some letters' differences.
+/// The equality of a collation that also ignores accents, and differences between some letters.
 fn is_equal_loosely(one: &[u8], other: &[u8]) -> bool {
     let base = |text: &[u8]| {
         let text = String::from_utf8_lossy(text).to_lowercase().replace(['á', 'à'], "a");
@@ -88,7 +90,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     one == other
 }
 
-/// The statements that a model server takes for `keys`.
+/// Returns the number of statements that a model server takes to answer `keys`.
 fn statements(compared: Compared, equal: fn(&[u8], &[u8]) -> bool, rows: &[&str], keys: &[&str]) -> usize {
     let (rows, keys) = (bytes(rows), bytes(keys));
     let model = Model { compared, equal, rows: &rows, bad: &[] };

@@ -36,15 +36,16 @@ pub(super) struct Batch {
     pub(super) items: BTreeMap<String, Each>,
     /// Keys that were not read.
     pub(super) unprocessed: Vec<String>,
-    /// The problem of an item whose key cannot be read: it may be any that was asked for.
+    /// The problem of an item whose key cannot be read, so that it may be the item of any requested
+    /// key.
     pub(super) unreadable: Option<Cause>,
     /// Capacity units consumed; none if the answer does not say.
     pub(super) units: Option<f64>,
 }
 
 impl Batch {
-    /// Moves the results of the keys that were read from `rest` to `found`. A key that has neither
-    /// an item nor is unprocessed is absent, unless an item's key is unreadable.
+    /// Moves the results of the keys that were read from `rest` to `found`. A key that has no item
+    /// and is not unprocessed is absent, unless the key of some item is unreadable.
     pub(super) fn take<'a>(mut self, rest: &mut Vec<&'a str>, found: &mut BTreeMap<&'a str, Each>) {
         let unprocessed: BTreeSet<&str> = self.unprocessed.iter().map(String::as_str).collect();
         rest.retain(|&key| {
@@ -67,8 +68,8 @@ impl Answer<'_> {
         Ok((item.map(value).transpose(), units(consumed)))
     }
 
-    /// Reads the answer to a read of several keys. What is malformed in one item is an error of its
-    /// key.
+    /// Reads the answer to a read of several keys. A malformed part of an item is an error of its
+    /// key only.
     pub(super) fn batch(&self, table: &Table) -> Result<Batch, Cause> {
         let [items, unprocessed, consumed] =
             self.read(["Responses", "UnprocessedKeys", "ConsumedCapacity"])?;
@@ -159,7 +160,7 @@ impl Answer<'_> {
         })
     }
 
-    /// Reads an attribute of an item, if it has it.
+    /// Reads an attribute of an item; none if the item does not have it.
     fn attribute(&self, json: Option<&[u8]>) -> Result<Option<Attribute>, Cause> {
         let read = json.map(serde_json::from_slice).transpose();
         read.map_err(|error| self.protocol(format!("an attribute: {error}")))
@@ -220,8 +221,8 @@ fn is_about_time(message: &str) -> bool {
     message.contains("expired") || message.contains("not yet current")
 }
 
-/// The sum of the capacity units in an answer, of one table or a list of them; none if it has none
-/// that are usable.
+/// Returns the sum of the capacity units in an answer, of one table or a list of them; none if
+/// there are no usable ones.
 fn units(consumed: Option<&[u8]>) -> Option<f64> {
     let consumed = consumed?;
     let each: Vec<Consumed> = match consumed {
@@ -324,7 +325,7 @@ mod tests {
         }
     }
 
-    /// The results of the keys a to c in a batch whose item of b has the value `wrong`.
+    /// Returns the results of keys a to c in a batch in which the item of b has the value `wrong`.
     fn beside(wrong: &str) -> [Result<Option<Bytes>, &'static str>; 3] {
         let body = format!(
             r#"{{"Responses":{{"orders":[{{"key":{{"S":"a"}},"value":{{"B":"MQ=="}}}},{{"value":{wrong},"key":{{"S":"b"}}}},{{"key":{{"S":"c"}},"value":{{"B":"Mg=="}}}}]}},"UnprocessedKeys":null}}"#
@@ -332,7 +333,7 @@ mod tests {
         results(&format!("\u{feff}{body}"))
     }
 
-    /// The results of the keys a to c in the answer `body` to a batch.
+    /// Returns the results of keys a to c if `body` is the answer to a batch.
     fn results(body: &str) -> [Result<Option<Bytes>, &'static str>; 3] {
         let batch = answer(200, body.as_bytes()).batch(&table()).unwrap();
         let (mut rest, mut found) = (vec!["a", "b", "c"], BTreeMap::new());

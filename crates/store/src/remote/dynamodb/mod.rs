@@ -183,8 +183,8 @@ impl DynamoDb {
         Ok(Report { server: format!("DynamoDB, region {}", self.region), details })
     }
 
-    /// Sends a request once it has a permit, and reads the response. If the service refuses
-    /// credentials whose files have changed, sends the request once more with the new ones.
+    /// Sends a request once it has a permit, and reads the response. If the service refuses the
+    /// credentials and their files have changed, sends the request once more with the new ones.
     async fn request(
         &self,
         effect: Effect,

@@ -73,8 +73,8 @@ pub enum DynamoDbValue {
     String,
 }
 
-/// The places of AWS credentials, which are read when a store is opened, and files of them again
-/// when they change or the service refuses them. By default the environment
+/// The places of AWS credentials. They are read when a store is opened; files are read again when
+/// they change or the service refuses the credentials. By default the places are the environment
 /// variables that AWS's own tools read: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, if it is
 /// set, `AWS_SESSION_TOKEN`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

@@ -22,7 +22,7 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    /// Reads the credentials from their `places`, and again when files of them change.
+    /// Reads the credentials from their `places`; files are read again when they change.
     pub(super) fn open(places: &AwsCredentials, region: &str) -> Result<Self, OpenCause> {
         let places = places.clone();
         Self::new(move |reader| places.read(reader), region, "dynamodb")
@@ -36,12 +36,12 @@ impl Signer {
         Ok(Self { credentials: Watched::open(read)?, region: region.to_owned(), service })
     }
 
-    /// Returns the present credentials.
+    /// Returns the current credentials.
     pub(super) fn current(&self) -> Arc<Credentials> {
         self.credentials.current()
     }
 
-    /// Returns the credentials to use instead of `refused`; none if their places still have these.
+    /// Returns the credentials to use instead of `refused`; none if they have not changed.
     pub(super) fn newer_than(&self, refused: &Arc<Credentials>) -> Option<Arc<Credentials>> {
         self.credentials.newer_than(refused)
     }

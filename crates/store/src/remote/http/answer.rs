@@ -86,8 +86,9 @@ pub(crate) fn settled(each: Vec<Option<Each>>) -> Result<Vec<Each>, Cause> {
 }
 
 /// Reads the values of `keys` from a JSON object: the value of a string is its text, `null` is
-/// absent, and anything else is its JSON text unchanged. A malformed value is an error of its key;
-/// of several values of a key the last one counts. Time and memory are linear in the body.
+/// absent, and anything else is its JSON text unchanged. A malformed value is an error of its key
+/// only. If a key occurs several times, its last value counts. Time and memory are linear in the
+/// body.
 pub(super) fn batch(body: &[u8], keys: &[&str], like: &Found, address: &str) -> Result<Vec<Each>, Cause> {
     let protocol = |detail: String| Cause::Protocol {
         address: address.to_owned(),

@@ -35,8 +35,8 @@ const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 /// every other key; a new connection costs less.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Most bytes that are decoded from a coded body within a task of the runtime, which takes about a
-/// millisecond. Larger ones are decoded by a thread that may block.
+/// Largest body, received or decoded, that is decoded within a task of the runtime; this takes
+/// about a millisecond. Larger bodies are decoded by a thread that may block.
 const DECODED_IN_TASK_BYTES: u64 = 256 << 10;
 
 /// The bytes of response bodies that one call may still read, over all its requests.
@@ -57,7 +57,7 @@ impl Budget {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    /// The bytes that are left.
+    /// Returns the bytes that are left.
     fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
@@ -70,9 +70,9 @@ impl Budget {
 
 /// An HTTP client whose connections and waiting times have the bounds of the options.
 pub(crate) struct Client {
-    /// Keeps connections for later requests.
+    /// A client that keeps connections for later requests.
     shared: legacy::Client<HttpConnector, Outgoing>,
-    /// Opens a connection for each request.
+    /// A client that opens a connection for each request.
     own: legacy::Client<HttpConnector, Outgoing>,
     answer_timeout: Duration,
 }
@@ -99,9 +99,9 @@ impl Client {
         Ok(Self { shared, own, answer_timeout })
     }
 
-    /// Sends a request, which `request` makes, and reads the head of the response. A request is
-    /// sent again when the server ended its connection without processing it, or may have begun to,
-    /// if it has no effect.
+    /// Sends a request, which `request` creates, and reads the head of the response. If the server
+    /// ended the connection, the request is sent again if the server has not processed it, or if it
+    /// has no effect and the server may have processed it.
     pub(crate) async fn send(
         &self,
         effect: Effect,
@@ -147,8 +147,9 @@ impl Client {
         let _ = timeout(DRAIN_TIMEOUT, self.coded_body(body, address, &budget)).await;
     }
 
-    /// Reads the body of a response with these `headers` and undoes its codings. Its bytes, as
-    /// received and as decoded, are taken from `budget`; if reading fails, they are returned to it.
+    /// Reads the body of a response with these `headers` and decodes it. The bytes read are charged
+    /// to `budget`, then those of the decoded body instead; if reading fails, they are returned to
+    /// the budget.
     pub(crate) async fn body(
         &self,
         headers: &HeaderMap,
@@ -175,7 +176,7 @@ impl Client {
         if budget.take(decoded.len()) { Ok(decoded) } else { Err(undecodable(Undecodable::TooLarge)) }
     }
 
-    /// Reads a body as received.
+    /// Reads a body without decoding it.
     async fn coded_body(&self, body: Incoming, address: &str, budget: &Budget) -> Result<Bytes, Cause> {
         let mut read = BytesMut::new();
         match self.read_body(body, &mut read, address, budget).await {
@@ -221,8 +222,7 @@ pub(crate) fn host(url: &Uri) -> String {
     url::address(url).map(|address| address.to_string()).unwrap_or_default()
 }
 
-/// Decodes a body to at most `bytes_max` bytes, without keeping a thread of the runtime from its
-/// other tasks for long.
+/// Decodes a body to at most `bytes_max` bytes, without blocking a thread of the runtime for long.
 async fn decode(codings: Vec<Coding>, coded: Bytes, bytes_max: u64) -> Result<Bytes, Undecodable> {
     if coded.len() as u64 <= DECODED_IN_TASK_BYTES {
         match coding::decode(&codings, &coded, bytes_max.min(DECODED_IN_TASK_BYTES)) {
@@ -236,7 +236,8 @@ async fn decode(codings: Vec<Coding>, coded: Bytes, bytes_max: u64) -> Result<By
     decoded.map(Bytes::from)
 }
 
-/// The cause of a request that failed with `error`, or whose connection ended without taking it.
+/// Returns the cause of a request that failed with `error`, or whose connection ended before it
+/// took the request.
 fn unsent(error: Option<legacy::Error>, address: String) -> Cause {
     match error {
         Some(error) => resend::refusal(&error).unwrap_or_else(|| failure(&error, &address)),

@@ -1,8 +1,8 @@
 //! Codings of a response's body (RFC 9110, 8.4, and RFC 9112, 7); pure.
 //!
-//! Requests ask for no coding. A service, or a proxy in front of it, may apply one all the same,
-//! and a body that is still coded is not the value. Decoding has bounds, so that a few bytes cannot
-//! become many.
+//! Requests ask for no coding. A service, or a proxy in front of it, may apply one nevertheless,
+//! and the value is the decoded body. The size of a decoded body is bounded, so that a small
+//! response cannot expand without limit.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -25,13 +25,13 @@ const EXPANSION_MAX: u64 = 1_000;
 /// Most codings of one body.
 const CODINGS_MAX: usize = 4;
 
-/// Most bytes that a decoder of Zstandard looks back (RFC 9659).
+/// Largest window (distance of back references) of a Zstandard frame, in bytes (RFC 9659).
 const ZSTD_WINDOW_BYTES: u64 = 8 << 20;
 
-/// Bytes that are decoded at a time.
+/// Bytes that are decoded in one step.
 const PIECE_BYTES: usize = 16 << 10;
 
-/// A coding that is decoded.
+/// A supported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Gzip,
@@ -80,9 +80,9 @@ impl Undecodable {
     }
 }
 
-/// Reads the codings of a body in the order in which they were applied: those of the content, then
-/// those of its transfer, except for `chunked`, which is the connection's. Without a coding this
-/// allocates nothing.
+/// Reads the codings of a body in the order in which they were applied: the content codings, then
+/// the transfer codings, except for `chunked`, which the connection undoes. Allocates nothing if
+/// there is no coding.
 ///
 /// # Errors
 /// A coding is unknown, or there are too many.
@@ -112,7 +112,7 @@ pub(super) fn codings(headers: &HeaderMap) -> Result<Vec<Coding>, Undecodable> {
     Ok(codings)
 }
 
-/// Decodes a body to at most `bytes_max` bytes. A coded body of no bytes is empty.
+/// Decodes a body to at most `bytes_max` bytes. A body of no bytes is empty in any coding.
 ///
 /// # Errors
 /// The body is damaged, or larger than its bounds.
@@ -141,7 +141,7 @@ pub(super) fn decode(codings: &[Coding], coded: &[u8], bytes_max: u64) -> Result
     Ok(body.unwrap_or_else(|| coded.to_vec()))
 }
 
-/// Undoes one coding. Fails with `FileTooLarge` beyond `limit` bytes.
+/// Decodes one coding. Fails with `FileTooLarge` if the result exceeds `limit` bytes.
 fn undo(coding: Coding, coded: &[u8], limit: u64) -> io::Result<Vec<u8>> {
     let mut out = Output { bytes: Vec::new(), limit };
     match coding {
@@ -153,7 +153,7 @@ fn undo(coding: Coding, coded: &[u8], limit: u64) -> io::Result<Vec<u8>> {
     Ok(out.bytes)
 }
 
-/// Decoded bytes with their limit.
+/// Decoded bytes, and the largest number of them.
 struct Output {
     bytes: Vec<u8>,
     limit: u64,
@@ -180,7 +180,7 @@ impl Output {
     }
 }
 
-/// Fails if bytes follow the end of a coded body: what they are is unknown.
+/// Fails if bytes, whose meaning is unknown, follow the end of a coded body.
 fn ended(rest: &[u8]) -> io::Result<()> {
     match rest.len() {
         0 => Ok(()),
@@ -188,7 +188,7 @@ fn ended(rest: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Decodes members of gzip, of which one may follow another.
+/// Decodes gzip, which may consist of several consecutive members.
 fn gzip(mut coded: &[u8], out: &mut Output) -> io::Result<()> {
     while !coded.is_empty() {
         let mut decoder = GzDecoder::new(coded);
@@ -198,8 +198,8 @@ fn gzip(mut coded: &[u8], out: &mut Output) -> io::Result<()> {
     Ok(())
 }
 
-/// Decodes `deflate`, which is zlib's format (RFC 9110, 8.4.1.2), or from some services the bare
-/// one.
+/// Decodes `deflate`: zlib's format (RFC 9110, 8.4.1.2), or the bare deflate format, which some
+/// services send.
 fn deflate(coded: &[u8], out: &mut Output) -> io::Result<()> {
     let is_zlib = matches!(coded, [method, flags, ..]
         if method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]) % 31 == 0);
@@ -241,7 +241,8 @@ fn brotli(coded: &[u8], out: &mut Output) -> io::Result<()> {
     }
 }
 
-/// Decodes frames of Zstandard, of which one may follow another, and skips those without content.
+/// Decodes Zstandard, which may consist of several consecutive frames, and skips frames without
+/// content.
 fn zstd(mut coded: &[u8], out: &mut Output) -> io::Result<()> {
     while !coded.is_empty() {
         let mut decoder = match StreamingDecoder::new_with_max_window_size(&mut coded, ZSTD_WINDOW_BYTES) {
@@ -263,7 +264,7 @@ fn zstd(mut coded: &[u8], out: &mut Output) -> io::Result<()> {
     Ok(())
 }
 
-/// Compares a frame's checksum, if it has one.
+/// Checks a frame against its checksum, if it has one.
 fn has_its_checksum(decoder: &FrameDecoder) -> io::Result<()> {
     let stated = decoder.get_checksum_from_data();
     if stated.is_some() && stated != decoder.get_calculated_checksum() {

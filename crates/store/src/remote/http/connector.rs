@@ -137,7 +137,7 @@ impl Write for Socket {
     }
 }
 
-/// A connection that notes in its [`Link`] when bytes are sent and received, and its end.
+/// A connection that records in its [`Link`] when bytes are sent or received, and when it ends.
 struct Watched {
     io: Box<dyn Io>,
     link: Arc<Link>,

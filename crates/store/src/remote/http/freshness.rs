@@ -2,9 +2,9 @@
 //! pure.
 //!
 //! An explicit lifetime follows the rules of RFC 9111 for a shared cache (sections 4.1, 4.2.1 and
-//! 5), of which the crate `http-cache-semantics` has those about dates. Without one, the
-//! configuration determines the lifetime; there are no heuristics from dates. The other rules of
-//! the RFC, about storing and validating responses, are not implemented.
+//! 5); the crate `http-cache-semantics` implements those about dates. Without an explicit lifetime,
+//! the configuration determines it; there are no heuristics from dates. The other rules of the RFC,
+//! about storing and validating responses, are not implemented.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,12 +20,13 @@ const SECONDS_MAX: u64 = 1 << 31;
 static TAGS: [(HeaderName, u8); 2] =
     [(HeaderName::from_static("cache-tag"), b','), (HeaderName::from_static("surrogate-key"), b' ')];
 
-/// Names of request headers that differ between requests of one store. All others are those of its
-/// configuration, so an answer that varies with them is that of every request.
+/// Names of request headers that differ between the requests of one store. All other headers come
+/// from its configuration and are the same in every request, so a response that varies with them
+/// can be reused.
 const OF_ONE_REQUEST: [&str; 2] = ["traceparent", "tracestate"];
 
-/// The freshness lifetime that the headers of a response state which arrived at the time `now`;
-/// none if they state none.
+/// Returns the freshness lifetime stated by the headers of a response that arrived at the time
+/// `now`; none if they state none.
 pub(super) fn good_for(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut shared, mut any) = (None, None);
     for directive in list(headers, &CACHE_CONTROL) {
@@ -49,14 +50,14 @@ pub(super) fn good_for(headers: &HeaderMap, now: SystemTime) -> Option<Duration>
     }
 }
 
-/// True if the response is that of this request alone.
+/// True if the response applies only to the request that it answers.
 fn varies(headers: &HeaderMap) -> bool {
     let is_own = |name: &str| name == "*" || OF_ONE_REQUEST.iter().any(|own| own.eq_ignore_ascii_case(name));
     list(headers, &VARY).any(is_own)
 }
 
-/// The freshness lifetime that `Pragma`, which counts without `Cache-Control` only, or `Expires`
-/// states.
+/// Returns the freshness lifetime stated by `Pragma`, which is honored only without
+/// `Cache-Control`, or by `Expires`.
 fn without_age_limit(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let is_no_cache = |directive: &str| directive.eq_ignore_ascii_case("no-cache");
     if !headers.contains_key(CACHE_CONTROL) && list(headers, &PRAGMA).any(is_no_cache) {
@@ -87,8 +88,8 @@ pub(super) fn tags(headers: &HeaderMap) -> Tags {
 }
 
 /// Returns the elements of a list header such as `cache-control`, from all its lines; lines that
-/// are not text are skipped. A comma in quotes is a part of its element, unless a quote does not
-/// close.
+/// are not text are skipped. A comma in quotes is a part of its element, unless the quotes are
+/// unbalanced.
 fn list<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     let elements = lines.flat_map(|line| {

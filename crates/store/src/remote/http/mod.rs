@@ -281,8 +281,9 @@ impl Http {
         Ok((read?, Answer { status: head.status, version: head.version, headers: head.headers, body }))
     }
 
-    /// Sends a request and reads the head of the response. If the service refuses a token whose
-    /// file has changed, sends the request once more with the new one: the first was not executed.
+    /// Sends a request and reads the head of the response. If the service refuses a token and the
+    /// token's file has changed, sends the request once more with the new token; the first request
+    /// was not executed.
     async fn send(
         &self,
         effect: Effect,

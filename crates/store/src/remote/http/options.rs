@@ -51,9 +51,9 @@ pub struct HttpOptions {
 pub enum HeaderValue {
     /// The literal value of the header.
     Text(String),
-    /// A secret, read from a file, and again when it changes or the service refuses it.
+    /// A secret from a file, which is read again when it changes or the service refuses the secret.
     File {
-        /// The file, of one line; a line end after the value is removed.
+        /// The file, which has one line; a line end after the value is removed.
         file: PathBuf,
         /// Text before the value, such as `Bearer ` with its blank.
         #[serde(default)]
@@ -170,7 +170,8 @@ fn headers(options: &HttpOptions, reader: &mut Reader) -> Result<HeaderMap, Open
     Ok(headers)
 }
 
-/// The headers of every request to a service, whose files are read again when they change.
+/// The headers of every request to a service. The files that contain some of them are read again
+/// when they change.
 pub(super) struct Headers(Watched<HeaderMap>);
 
 impl Headers {
@@ -179,13 +180,13 @@ impl Headers {
         Watched::open(move |reader: &mut Reader| headers(&options, reader)).map(Self)
     }
 
-    /// Returns the present headers.
+    /// Returns the current headers.
     pub(super) fn current(&self) -> Arc<HeaderMap> {
         self.0.current()
     }
 
-    /// Returns the headers to use instead of `shown`, if the service refused these by `status`, and
-    /// a file has changed.
+    /// Returns the headers to use instead of `shown`, if the service refused these with `status`
+    /// and a file has changed.
     pub(super) fn newer_than(&self, shown: &Arc<HeaderMap>, status: StatusCode) -> Option<Arc<HeaderMap>> {
         // A token that has expired or lost its rights is answered by either.
         let is_refusal =

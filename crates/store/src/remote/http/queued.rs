@@ -1,9 +1,9 @@
 //! Requests in the queue of a connection.
 //!
-//! hyper hands a request to the task of its connection by a queue, which the task empties when the
-//! connection ends. A request that is put into it at that moment may come too late to be returned:
-//! it stays there for as long as its sender waits for the answer, and so for ever. Such a request
-//! is recognized here, by the end of a connection that has not taken it.
+//! hyper passes a request to the task of its connection through a queue, which the task drains when
+//! the connection ends. A request that is enqueued at that moment may come too late to be returned:
+//! it stays in the queue as long as its sender waits for the answer, that is, forever. This module
+//! recognizes such a request: its connection has ended without taking it from the queue.
 
 use std::convert::Infallible;
 use std::future;
@@ -48,14 +48,14 @@ impl Body for Outgoing {
     }
 }
 
-/// A request that is sent.
+/// A request that was sent, and may still be in the queue of its connection.
 pub(super) struct Queued {
     connection: CaptureConnection,
     is_taken: Arc<AtomicBool>,
 }
 
 impl Queued {
-    /// Makes `request` one that is watched.
+    /// Wraps `request`, so that its removal from the queue is noticed.
     pub(super) fn watch(mut request: Request<Full<Bytes>>) -> (Request<Outgoing>, Self) {
         let connection = capture_connection(&mut request);
         let is_taken = Arc::new(AtomicBool::new(false));
@@ -63,8 +63,8 @@ impl Queued {
         (request.map(|body| Outgoing { body, is_taken }), watched)
     }
 
-    /// Waits until the request's connection has ended without taking the request, which it then
-    /// never does; waits for ever if it has taken it, or if there is no connection.
+    /// Waits until the request's connection has ended without taking the request from its queue.
+    /// Waits forever if the connection has taken it, or if there is no connection.
     pub(super) async fn lost(mut self) {
         let link = self.connection.wait_for_connection_metadata().await.as_ref().and_then(Link::of);
         match link {

@@ -1,10 +1,11 @@
-//! The decision about sending a request again whose connection ended.
+//! Decides whether a request is sent again after its connection has ended.
 //!
-//! A server may end a kept connection at the moment at which it is used again, and HTTP/2 servers
+//! A server may end a kept-alive connection at the moment when it is used again, and HTTP/2 servers
 //! announce by GOAWAY which requests they have not processed (RFC 9113, 6.8). Neither is a failure
-//! of the server, so these requests are sent again here, unnoticed by the dispatcher: one that was
-//! not processed, whatever it does, and a read that may have been processed, which costs the server
-//! at most the same work again. The outcome of such a write is unknown.
+//! of the server, so these requests are sent again here, which the dispatcher does not notice: any
+//! request that was not processed, and a read that may have been processed, which costs the server
+//! at most the same work again. A write that may have been processed is not sent again; its outcome
+//! is unknown.
 
 use std::error::Error;
 use std::io;
@@ -20,27 +21,27 @@ use super::client::source_of;
 use super::connector::NotConnected;
 use crate::Cause;
 
-/// Most times that a request is sent again which the server has not processed. The last one has a
-/// connection of its own.
+/// Most times that a request is sent again because the server has not processed it. The last time
+/// it is sent on a connection of its own.
 const UNPROCESSED_RESENDS_MAX: u32 = 3;
 
-/// Most times that a request is sent again, without counting, which its connection has not taken
-/// from its queue. This has cost the server nothing.
+/// Most times, in addition to these, that a request is sent again because its connection has not
+/// taken it from the queue. This has cost the server nothing.
 const UNTAKEN_RESENDS_MAX: u32 = 8;
 
 /// The effect of a request on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// None: the server may execute the request twice.
+    /// No effect: the server may execute the request twice.
     Read,
     /// A change, which must not be made twice.
     Write,
 }
 
-/// The state of a connection by which a failed request is judged.
+/// The state of a connection, which determines whether a request that failed on it is sent again.
 #[derive(Debug, Default)]
 pub(super) struct Link {
-    /// True once a request on it was answered.
+    /// True once a request on the connection was answered.
     is_used: AtomicBool,
     /// True if nothing has been received since bytes were sent.
     is_unanswered: AtomicBool,
@@ -49,15 +50,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The state of a connection that this crate has opened.
+    /// Returns the state of a connection, if this crate has opened it.
     pub(super) fn of(connection: &Connected) -> Option<Arc<Self>> {
         let mut extensions = Extensions::new();
         connection.get_extras(&mut extensions);
         extensions.remove()
     }
 
-    /// Notes that the head of an answer has arrived over the connection of a response with these
-    /// `extensions`.
+    /// Notes that the head of a response with these `extensions`, which name its connection, has
+    /// arrived.
     pub(super) fn answered(extensions: &Extensions) {
         if let Some(link) = extensions.get::<Arc<Self>>() {
             link.is_used.store(true, Ordering::Relaxed);
@@ -89,8 +90,8 @@ impl Link {
 /// The connection on which a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// A connection shared with others. The one that ended is not used again, and over HTTP/2 there
-    /// is no other.
+    /// A connection shared with other requests. The one that ended is not used again, and with
+    /// HTTP/2 there is no other one that may have ended too.
     Shared,
     /// A new connection for this request alone.
     Own,
@@ -99,11 +100,12 @@ pub(super) enum Over {
 /// The attempts to send one request.
 pub(super) struct Resends {
     effect: Effect,
-    /// Times that it was sent again because it had not been processed.
+    /// Number of times that the request was sent again because the server had not processed it.
     unprocessed: u32,
-    /// Times that it was sent again because its connection had not taken it.
+    /// Number of times that the request was sent again because its connection had not taken it from
+    /// the queue.
     untaken: u32,
-    /// True if it was sent again because its kept connection had ended.
+    /// True if the request was sent again because its kept-alive connection had ended.
     has_met_end: bool,
 }
 
@@ -112,13 +114,14 @@ impl Resends {
         Self { effect, unprocessed: 0, untaken: 0, has_met_end: false }
     }
 
-    /// Decides about a request that failed with `error`: the connection on which it is sent again,
-    /// or none if it has failed.
+    /// Returns the connection on which a request that failed with `error` is sent again; none if
+    /// the request has failed.
     pub(super) fn after(&mut self, error: &legacy::Error) -> Option<Over> {
         self.after_ending(ending(error))
     }
 
-    /// Decides about a request whose connection ended without taking it.
+    /// Returns the connection on which a request is sent again whose connection ended without
+    /// taking it from the queue.
     pub(super) fn after_loss(&mut self) -> Option<Over> {
         self.after_ending(Ending::Untaken)
     }
@@ -143,14 +146,14 @@ impl Resends {
     }
 }
 
-/// The end of a request without an answer.
+/// The way in which a request ended without an answer.
 enum Ending {
-    /// The connection has not taken it from its queue.
+    /// The connection has not taken the request from its queue.
     Untaken,
-    /// The server has certainly not processed it.
+    /// The server has certainly not processed the request.
     Unprocessed(Over),
-    /// The connection, on which others had been answered or may have been, ended before the first
-    /// byte of an answer.
+    /// The connection ended before the first byte of the answer, and other requests had been, or
+    /// may have been, answered on it.
     OfKept(Over),
     /// Any other failure.
     Other,
@@ -186,9 +189,9 @@ fn ending(error: &legacy::Error) -> Ending {
     }
 }
 
-/// The end of a request that had no connection. One that was about to use a connection of another
-/// request, which ended first, fails without an error of the connector or of the protocol; its own
-/// error has no type.
+/// Classifies the end of a request that had no connection. A request that was about to use another
+/// request's connection, which ended first, fails without an error of the connector or of the
+/// protocol; its own error has no type.
 fn without_connection(error: &legacy::Error) -> Ending {
     match source_of::<NotConnected>(error).is_some() || source_of::<hyper::Error>(error).is_some() {
         true => Ending::Other,
@@ -196,7 +199,7 @@ fn without_connection(error: &legacy::Error) -> Ending {
     }
 }
 
-/// The cause of a request that a working server has refused to process, even when it was sent
+/// Returns the cause if a working server has refused to process the request, even when it was sent
 /// again; none for any other failure.
 pub(super) fn refusal(error: &(dyn Error + 'static)) -> Option<Cause> {
     let error = source_of::<h2::Error>(error)?;

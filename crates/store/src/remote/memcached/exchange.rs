@@ -52,7 +52,7 @@ pub(crate) struct Values {
     value_bytes_max: u32,
     /// Bytes of the values found so far.
     bytes: u64,
-    /// True after the bytes of a value that was skipped, until its line end was read.
+    /// True after the bytes of a skipped value were read, until its line end is read as well.
     skipped: bool,
     /// The failure of the whole `get`, which is returned at the end of its reply.
     failed: Option<Cause>,

@@ -63,7 +63,8 @@ async fn answer_all<E: Exchange>(
     }
 }
 
-/// Opens a connection. If the server refuses the password and there is a new one, tries that once.
+/// Opens a connection. If the server refuses the password and there is a new one, tries once more
+/// with the new one.
 async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
     let Some(password) = &link.password else { return greeted(link, None).await };
     let shown = password.current();
@@ -98,12 +99,13 @@ pub(super) struct Driver<E: Exchange> {
     /// True while there are bytes to write, or bytes written may still be in the buffer of TLS.
     unflushed: bool,
     /// True once the connection has answered a call, or has outlived the call that opened it. The
-    /// end of one that has not is a refusal, not that of an idle connection.
+    /// end of any other connection means that the server refused it, not that it closed an idle
+    /// one.
     reused: bool,
     /// True once the server has sent an error that refuses this connection.
     refused: bool,
-    /// True once an answer has shown that another connection may succeed where this one fails: no
-    /// more operations are taken, and it ends after those in flight.
+    /// True once an answer has shown that a new connection may succeed where this one fails. This
+    /// one then takes no more operations, and ends after those in flight.
     outdated: bool,
 }
 
@@ -335,8 +337,9 @@ impl<E: Exchange> Driver<E> {
     }
 
     /// Fails the operations in flight on the connection, which has ended with `cause`, except those
-    /// that may be sent on a connection opened after the first `opened` ones: what was not sent,
-    /// and, if the server ended a reused connection, each read whose answer had not begun.
+    /// that may be sent on a connection opened after the first `opened` ones; these are given back
+    /// to their callers. They are the operations that were not sent, and, if the server ended a
+    /// reused connection, the reads whose answers had not begun.
     fn fail(&mut self, cause: &Cause, opened: u64) {
         let was_idle = self.reused && matches!(cause, Cause::Reset { .. });
         let mut has_begun = self.pipeline.has_begun();
@@ -354,7 +357,7 @@ impl<E: Exchange> Driver<E> {
     }
 }
 
-/// The cause when a server does not speak the protocol of `E`.
+/// Returns the cause for a server that does not speak the protocol of `E`.
 fn protocol<E: Exchange>(endpoint: &Endpoint, detail: String) -> Cause {
     Cause::Protocol { address: endpoint.address.to_string(), expected: E::PROTOCOL, detail }
 }

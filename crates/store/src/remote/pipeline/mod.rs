@@ -20,9 +20,9 @@
 //! A connection that breaks returns the operations of which it has sent nothing, and fails those it
 //! has sent, whose outcome is unknown. A server may close an idle connection just when it is used
 //! again, so a read whose answer had not begun is returned as well, once, if the connection had
-//! answered before. What is returned goes to a connection that was opened after the end of the
-//! broken one, which all that it returned share: the others may be about to end too. A new
-//! connection is made by the next call that needs one.
+//! answered before. All returned operations share one connection, which was opened after the broken
+//! one ended, since other existing connections may be about to end too. A new connection is opened
+//! by the next call that needs one.
 
 mod connection;
 
@@ -56,8 +56,8 @@ pub(crate) trait Exchange:
         None
     }
 
-    /// True if an operation that failed with `cause` shows that the connection leads to the wrong
-    /// server by now, or is no longer logged in, so that a new one may succeed.
+    /// True if the failure of an operation with `cause` shows that the connection now leads to the
+    /// wrong server, or is no longer logged in, so that a new connection may succeed.
     fn is_outdated(_cause: &Cause) -> bool {
         false
     }
@@ -78,7 +78,7 @@ pub(crate) struct Operation<E: Exchange> {
     exchange: E,
     /// Load that the operation puts on its connection, in keys read.
     weight: usize,
-    /// True for a read that was not sent again yet.
+    /// True for a read that has not been sent again yet.
     may_be_sent_again: bool,
 }
 
@@ -113,15 +113,15 @@ struct Link<E: Exchange> {
     value_bytes_max: usize,
     password: Option<Password>,
     greeting: Greeting<E>,
-    /// The number of connections opened so far, by which they are numbered from 1.
+    /// The number of connections opened so far; they are numbered from 1.
     opened: AtomicU64,
     /// The time at which a connection was last given up as outdated.
     outdated: Mutex<Option<Instant>>,
 }
 
 impl<E: Exchange> Link<E> {
-    /// Returns true if an outdated connection is to be given up. A server that refuses
-    /// every operation costs one connection in [`OUTDATED_INTERVAL`].
+    /// Returns true if an outdated connection may be given up now. A server that refuses every
+    /// operation causes at most one new connection within [`OUTDATED_INTERVAL`].
     fn gives_up_outdated(&self) -> bool {
         let now = Instant::now();
         let mut last = self.outdated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,8 +155,7 @@ struct Queued<E: Exchange> {
 enum Failed<E: Exchange> {
     /// The operation failed with this cause.
     Cause(Cause),
-    /// The connection ended, and the operation may be sent on one opened after the first `opened`
-    /// ones.
+    /// The connection ended, and the operation may be sent on one whose number is above `opened`.
     Returned { operation: Operation<E>, opened: u64 },
 }
 
@@ -186,8 +185,8 @@ const PACKED_KEYS: usize = 16;
 /// Most operations in the queue of one connection; more callers wait for room in it.
 const QUEUE_MAX: usize = 64;
 
-/// Most connections that an operation is offered to, one after the other: one may end just when it
-/// is chosen, but rarely a new one as well.
+/// Most connections that an operation is offered to, one after the other. A connection may end just
+/// when it is chosen, but rarely does a new one end as well.
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {
@@ -243,9 +242,9 @@ impl<E: Exchange> Pool<E> {
         Err(Cause::Unreachable { address, detail })
     }
 
-    /// Chooses a connection for an operation, of those opened after the first `after` ones: the
-    /// first that is idle or has room for `weight`; otherwise a new one if more are allowed, or the
-    /// least busy.
+    /// Chooses a connection for an operation among those whose number is above `after`: the first
+    /// that is idle or has room for `weight`; otherwise a new one if more are allowed, or the least
+    /// busy.
     fn choose(&self, weight: usize, after: u64) -> (mpsc::Sender<Queued<E>>, Counted) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.retain(|connection| !connection.queue.is_closed());

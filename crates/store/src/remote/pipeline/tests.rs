@@ -1,6 +1,6 @@
 //! Tests with a protocol of one byte: a request is a letter, and its reply the capital letter, or
-//! `!` if the operation failed, or `-` if the connection is outdated. A `+` before it is a piece of
-//! the reply.
+//! `!` if the operation failed, or `-` if the connection is outdated. A `+` that precedes it is an
+//! incomplete reply.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -98,7 +98,7 @@ impl Fixture {
         self.server.accept().await.unwrap().0
     }
 
-    /// Accepts a connection, on which a call is answered.
+    /// Accepts a connection and answers a call on it, so that it counts as reused.
     async fn reused(&self) -> TcpStream {
         let server = async {
             let mut stream = self.accept().await;

@@ -25,7 +25,7 @@ pub(crate) struct Request {
     value_bytes_max: u64,
     /// Bytes of the values found so far.
     bytes: u64,
-    /// True after the bytes of a value that was skipped, until its line end was read.
+    /// True after the bytes of a skipped value were read, until its line end is read as well.
     skipped: bool,
     /// The failure of the whole request, which is returned at the end of its reply.
     failed: Option<Cause>,
@@ -171,8 +171,9 @@ impl Exchange for Request {
         }
     }
 
-    /// A primary that has become a replica, or a node of a cluster that has given its keys away,
-    /// keeps its connections, while the configured name may already lead to another server.
+    /// True for refusals by a primary that has become a replica, by a node of a cluster that has
+    /// given its keys away, and by a server that requires a new login. These keep their
+    /// connections, while the configured name may already lead to another server.
     fn is_outdated(cause: &Cause) -> bool {
         match cause {
             Cause::WrongServer { .. } => true,

@@ -1,14 +1,14 @@
-//! Fault simulation of the connectors that have a codec of ours, Redis and memcached, on a
-//! [simulated transport](super::simulated) under a virtual clock. Connections end at any byte in
-//! either direction, while they are idle or as they are used; the server is slow, refuses
-//! connections and requests, and answers too short, too long, half, twice or by another type; calls
-//! are dropped. Everything is derived from one seed. Always:
+//! Fault simulation of the connectors whose codec is part of this project, Redis and memcached, on
+//! a [simulated transport](super::simulated) with a virtual clock. Connections end at any byte in
+//! either direction, while idle or in use. The server is slow, refuses connections and requests,
+//! and sends answers that are too short, too long, incomplete, repeated or of another type. Calls
+//! are dropped. Everything is derived from one seed. The invariants are:
 //!
 //! - an answer has the values of its own keys, whole, or none;
 //! - a write is received at most once, exactly once if it succeeded, and never done if its error
 //!   says that nothing was done;
 //! - a read of a server that only closes idle connections does not fail;
-//! - every call ends, and when the store has gone, no connection is left.
+//! - every call ends, and once the store is dropped, no connection is left.
 //!
 //! `SEED=n cargo test -p sherwood-store --lib simulation` replays a seed and writes its events to
 //! the terminal.
@@ -26,7 +26,7 @@ use std::thread;
 use super::simulated::Seen;
 
 const SEEDS: u64 = 10_000;
-/// Smallest number of times that each event of [`MUST_HAPPEN`] has to occur in all seeds together.
+/// Smallest number of times, over all seeds, that each event of [`MUST_HAPPEN`] has to occur.
 const OCCURRENCES_MIN: u64 = 100;
 
 #[test]

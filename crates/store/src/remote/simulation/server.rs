@@ -42,8 +42,8 @@ pub(super) struct Server {
 #[derive(Default)]
 struct Data {
     values: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// The number of times that each write was received, and done. A write is named by its value,
-    /// a removal by its key.
+    /// Number of times that each write was received, and that it was executed. A write is
+    /// identified by its value, a removal by its key.
     writes: BTreeMap<Vec<u8>, (u32, u32)>,
 }
 
@@ -59,8 +59,8 @@ enum Lie {
 
 const LIES: [Lie; 5] = [Lie::Short, Lie::Long, Lie::Half, Lie::Twice, Lie::AnotherType];
 
-/// The value of a key that write `n` stores: it begins with the key and has line ends in it, and no
-/// change of its length makes it another value of the key.
+/// Returns the value that write `n` stores under a key. It begins with the key and contains line
+/// ends, and no change of its length turns it into another value of the key.
 pub(super) fn value(key: &str, n: usize) -> Vec<u8> {
     format!("{key}={n}:\r\n{}.", "v".repeat(4 + n * 7 % 40)).into_bytes()
 }
@@ -74,12 +74,12 @@ impl Server {
         self.data().values.insert(key.as_bytes().to_vec(), value);
     }
 
-    /// The number of times that a write was done.
+    /// Returns the number of times that a write was executed.
     pub(super) fn done(&self, name: &[u8]) -> u32 {
         self.data().writes.get(name).map_or(0, |&(_, done)| done)
     }
 
-    /// The most times that one write was received.
+    /// Returns the largest number of times that any one write was received.
     pub(super) fn received_most(&self) -> u32 {
         self.data().writes.values().map(|&(received, _)| received).max().unwrap_or(0)
     }
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// The text with which a connection is refused.
+    /// Returns the text with which a connection is refused.
     fn refusal(&self) -> &'static [u8] {
         match self.protocol {
             Protocol::Redis => b"-ERR max number of clients reached\r\n",
@@ -132,8 +132,8 @@ impl Server {
         }
     }
 
-    /// Carries out the first request of `input`, unless it is refused, and removes it; none if it
-    /// is incomplete.
+    /// Removes the first request from `input` and executes it, unless it is refused; none if the
+    /// request is incomplete.
     fn answer(&self, input: &mut Vec<u8>, draw: &mut Draw, network: &Network) -> Option<Answer> {
         let is_refused = self.mode == Mode::Refusing && draw.chance(15);
         let lies = self.mode == Mode::Lying && draw.chance(25);
@@ -286,7 +286,7 @@ impl Data {
     }
 }
 
-/// An answer of the server, and the fault that it has.
+/// An answer of the server, and its fault, if it has one.
 struct Answer {
     bytes: Vec<u8>,
     lie: Option<Lie>,
@@ -294,14 +294,16 @@ struct Answer {
 }
 
 impl Answer {
-    /// Adds an answer without a value, or one of `others`; returns true.
+    /// Adds `text`, an answer without a value, or one of `others` if the fault is an answer of
+    /// another type; returns true.
     fn plain(&mut self, text: &'static [u8], others: &[&'static [u8]], draw: &mut Draw) -> bool {
         let text = if self.lie == Some(Lie::AnotherType) { draw.one_of(others) } else { text };
         self.bytes.extend_from_slice(text);
         true
     }
 
-    /// Adds a value and its line end; some bytes are missing or too many if that is its fault.
+    /// Adds a value and its line end. If the answer's fault is its length, some bytes are missing
+    /// or added.
     fn value(&mut self, value: &[u8], draw: &mut Draw) {
         let mut value = value.to_vec();
         for _ in 0..=draw.below(3) {
@@ -316,8 +318,8 @@ impl Answer {
         self.has_value = true;
     }
 
-    /// Sends the answer; returns true if the connection is to be ended. `is_alone` is true if the
-    /// server has no other request.
+    /// Sends the answer; returns true if the connection has to end. `is_alone` is true if the
+    /// server has received no further request.
     fn send(self, end: &mut ServerEnd, is_alone: bool, network: &Network) -> bool {
         let Self { bytes, lie, has_value } = self;
         match lie {

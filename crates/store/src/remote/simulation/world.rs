@@ -16,7 +16,7 @@ use crate::{Fault, KeyAnswer, Store, StoreError};
 /// Time within which every call ends: more than any server waits.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes of a value; that of [`LARGE`] has more.
+/// Largest size of a value in bytes; the value of [`LARGE`] is larger.
 const VALUE_BYTES_MAX: u64 = 1 << 10;
 
 /// Keys that always have a value, which is their value 0.
@@ -28,10 +28,10 @@ const ABSENT: &str = "absent";
 /// Keys that are written.
 const WRITTEN: [&str; 3] = ["written", "written-1", "written-2"];
 
-/// Runs the simulation of a seed and returns its events.
+/// Runs the simulation of one seed and returns the events that occurred.
 ///
 /// # Panics
-/// When a property does not hold.
+/// If an invariant does not hold.
 pub(super) fn live(seed: u64, is_told: bool) -> Seen {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime").block_on(run(seed, is_told))
@@ -104,17 +104,17 @@ fn store(protocol: Protocol, connections_max: u16, draw: &mut Draw) -> Box<dyn S
     }
 }
 
-/// A store in a run, and what it is checked against.
+/// A store in a run, and the server and network that it is checked against.
 struct World {
     store: Box<dyn Store>,
     server: Arc<Server>,
     network: Network,
-    /// Writes so far, by which values and removed keys are numbered.
+    /// Number of writes so far; it numbers values and removed keys.
     writes: AtomicUsize,
 }
 
 impl World {
-    /// Makes some calls, with pauses that often end just when an idle connection does.
+    /// Makes some calls, with pauses that often end at the time when an idle connection is closed.
     async fn client(&self, mut draw: Draw) {
         for _ in 0..=draw.below(6) {
             let idle = self.server.idle.as_millis() as usize;
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Waits for a call, unless it is dropped before its end.
+    /// Waits for a call, or sometimes drops it before its end and returns none.
     async fn call<T>(&self, call: impl Future<Output = T>, draw: &mut Draw) -> Option<T> {
         let is_dropped = draw.chance(10);
         let ended = timeout(if is_dropped { draw.ms(5) } else { CALL_TIMEOUT }, call).await;
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// The number of times that bytes were written to connections that had ended.
+    /// Returns the number of times that bytes were written to connections that had ended.
     fn lost(&self) -> u64 {
         self.network.count("client: wrote after the end")
     }
@@ -203,7 +203,7 @@ impl World {
         self.check_write(&key, result);
     }
 
-    /// Checks that the result of a write is true.
+    /// Checks that the result of a write agrees with what the server did.
     fn check_write(&self, name: &[u8], result: Option<Result<(), StoreError>>) {
         let done = self.server.done(name);
         match result {
