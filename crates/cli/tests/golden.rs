@@ -1,8 +1,8 @@
-//! Every scenario of the simulator with every policy, small, compared byte for byte.
+//! Compares small runs of every scenario of the simulator with every policy byte for byte.
 //!
-//! Equal seeds give equal results on every machine and after every change that is not meant to
-//! change them. One file for each scenario has a document in each line, in the order of
-//! `sherwood sim list`, without the fields that depend on the machine.
+//! Equal seeds give equal results on every machine, also after every change that is not meant to
+//! change them. There is one file for each scenario, with one document in each line, in the order
+//! of `sherwood sim list`, without the fields that depend on the machine.
 
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.get_output().stdout).unwrap()
 }
 
-/// Returns the results of a scenario with a policy and `settings`, in a line.
+/// Returns the results of a scenario with a policy and `settings`, as a line.
 fn line(scenario: &str, policy: &str, settings: &[&str]) -> String {
     let mut document = json(&[&["run", "--scenario", scenario, "--policy", policy], settings].concat());
     for field in ["wall_s", "queries_per_s"] {
@@ -24,7 +24,8 @@ fn line(scenario: &str, policy: &str, settings: &[&str]) -> String {
     format!("{document}\n")
 }
 
-/// Compares a scenario's results with all `policies`, and those of further runs.
+/// Compares a scenario's results with all `policies`, and those of further runs, with the stored
+/// results.
 fn check(scenario: &str, policies: &[String], settings: &[&str], further: &[(&str, &[&str])]) {
     let mut runs: Vec<_> = policies.iter().map(|policy| (policy.as_str(), settings.to_vec())).collect();
     runs.extend(further.iter().map(|(policy, more)| (*policy, [settings, more].concat())));
@@ -50,7 +51,7 @@ fn names(list: &Value) -> Vec<String> {
     list.as_array().unwrap().iter().map(name).collect()
 }
 
-/// Settings by which the caches fill and decisions are made within seconds.
+/// Settings with which the caches fill and decisions are made within seconds.
 const ONERF: [&str; 7] = [
     "--set=minutes=0.05+0.5",
     "--set=delta=1",

@@ -1,4 +1,4 @@
-//! Figures of papers beside ours.
+//! Figures of papers, compared with the simulated ones.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::report::Section;
 use crate::chart::{Compared, comparison};
 
-/// A figure of a paper, ours, and the range in which ours has to be.
+/// A figure of a paper, the simulated figure, and the range in which the latter has to be.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     /// The scenario or policy that the figure is about.
@@ -20,21 +20,21 @@ pub(super) struct Claim {
     pub(super) most: Option<f64>,
 }
 
-/// A bound of a claim's range; none if the range is open there.
+/// Returns a bound of a claim's range; none if the range has no such bound.
 type Bound = fn(&Claim) -> Option<f64>;
 
-/// The form in which the claims of a paper are shown.
+/// The format in which the claims of a paper are shown.
 pub(super) struct Form {
     pub(super) paper: &'static str,
     /// Subject of the claims: `policy` or `scenario`.
     pub(super) of: &'static str,
-    /// Heading of the range in a text, and the range.
+    /// Heading of the range in the text format, and the function that formats the range.
     pub(super) range: (&'static str, fn(&Claim) -> String),
-    /// Fields of the JSON document with the bounds of the range.
+    /// JSON fields with the bounds of the range.
     pub(super) bounds: &'static [(&'static str, Bound)],
-    /// Widths of the columns of a text.
+    /// Widths of the columns in the text format.
     pub(super) widths: [usize; 5],
-    /// Decimals of our figures.
+    /// Number of decimals of the simulated figures.
     pub(super) decimals: usize,
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.show("Allocation policies compared", &comparison, Some(batch.flags.scale()), &sections)
 }
 
-/// Returns the limits of each scenario's backends, which are those of every policy.
+/// Returns the limits of each scenario's backends, which are the same for every policy.
 fn limits(
     subjects: &[Subject],
     batch: &BatchFlags,

@@ -17,26 +17,28 @@ use crate::exit::Failure;
 pub(super) struct Comparison<R, O> {
     /// The runs, ordered by scenario, value of the swept setting, policy and seed.
     pub(super) kept: Vec<Kept<R, O>>,
-    /// Values of the setting that has several, one for each group; none if no setting has.
+    /// Value of the swept setting (the one with several values) for each group; none without such a
+    /// setting.
     pub(super) values: Vec<Option<String>>,
     pub(super) seeds: Vec<u64>,
     pub(super) settings: Vec<String>,
-    /// Key of the setting with several values, if there is one.
+    /// Key of the swept setting, if there is one.
     pub(super) swept: Option<String>,
-    /// Time that the runs without kept results took, seconds.
+    /// Time in seconds that the runs took whose results were not kept before.
     pub(super) wall_s: f64,
 }
 
-/// Runs that differ in their seeds alone, of which there is at least one.
+/// Runs that differ only in their seeds; there is at least one.
 pub(super) struct Group<'a, R, O> {
-    /// Value of the setting that has several values; none if no setting has.
+    /// Value of the swept setting; none without such a setting.
     pub(super) value: Option<&'a str>,
-    /// A text that tells values of the swept setting apart, such as ` beta=88`; empty without one.
+    /// Text that distinguishes the values of the swept setting, such as ` beta=88`; empty without
+    /// such a setting.
     pub(super) suffix: String,
     pub(super) kept: &'a [Kept<R, O>],
 }
 
-/// A figure of a run, of which there is an estimate over the seeds.
+/// A figure of a run that is estimated over the seeds.
 pub(super) struct Measure<R> {
     /// Name of the figure in JSON documents.
     pub(super) name: &'static str,
@@ -49,7 +51,8 @@ pub(super) struct Figures(pub(super) Vec<(&'static str, Estimate)>);
 
 impl<R, O> Comparison<R, O> {
     /// Simulates `policies` in each scenario, with several seeds and each value of the setting for
-    /// which `values` returns several. The baseline of the others is simulated in any case.
+    /// which `values` returns several. The baseline is simulated even if `policies` does not
+    /// contain it.
     pub(super) fn of<S: Study<Results = R, Observed = O>>(
         studies: &[S],
         policies: &[String],
@@ -95,7 +98,7 @@ impl<R, O> Comparison<R, O> {
         Ok(Self { kept, values, seeds, settings, swept: sweep.swept.map(|(key, _)| key), wall_s })
     }
 
-    /// Returns the runs by scenario, value of the swept setting, and policy.
+    /// Returns the groups of runs, ordered by scenario, value of the swept setting, and policy.
     pub(super) fn groups(&self) -> Vec<Group<'_, R, O>> {
         let suffix = |value: Option<&str>| match (&self.swept, value) {
             (Some(key), Some(value)) => format!(" {key}={value}"),
@@ -130,12 +133,12 @@ impl<R, O> Group<'_, R, O> {
         self.policy().to_owned() + &self.suffix
     }
 
-    /// Results of the first seed.
+    /// Returns the results with the first seed.
     pub(super) fn first(&self) -> &R {
         &self.kept[0].outcome.results
     }
 
-    /// Returns a figure of the runs, in the order of the seeds.
+    /// Returns a figure of each run, in the order of the seeds.
     pub(super) fn each(&self, of: impl Fn(&R) -> f64) -> Vec<f64> {
         self.kept.iter().map(|run| of(&run.outcome.results)).collect()
     }
@@ -146,7 +149,7 @@ impl<R, O> Group<'_, R, O> {
     }
 }
 
-/// Returns the groups of each scenario.
+/// Returns the groups, divided by scenario.
 pub(super) fn by_scenario<'a, 'b, R, O>(
     groups: &'a [Group<'b, R, O>],
 ) -> impl Iterator<Item = &'a [Group<'b, R, O>]> {
@@ -158,7 +161,7 @@ impl<R> Measure<R> {
         Self { name, of, is_share: false }
     }
 
-    /// Creates the measure of a share from 0 to 1, which tables have in percent.
+    /// Creates the measure of a share from 0 to 1, which tables show in percent.
     pub(super) const fn share(name: &'static str, of: fn(&R) -> f64) -> Self {
         Self { name, of, is_share: true }
     }

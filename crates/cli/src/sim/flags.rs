@@ -99,7 +99,7 @@ impl Flags {
     }
 }
 
-/// Applies settings in their order by `set`, which takes key and value.
+/// Calls `set` with the key and value of each setting, in order.
 pub(super) fn apply(
     settings: &[String],
     mut set: impl FnMut(&str, &str) -> Result<(), SettingError>,

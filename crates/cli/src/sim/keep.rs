@@ -57,8 +57,8 @@ impl Keep {
         self.directory.display()
     }
 
-    /// Returns the lock of a result that several runs need. The thread that holds it computes the
-    /// result; others wait, then find it kept.
+    /// Returns the lock of a result that several runs need. The thread that holds the lock computes
+    /// and keeps the result; other threads wait for it.
     pub(super) fn lock(&self, inputs: &Inputs) -> Arc<Mutex<()>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(shared.entry(inputs.clone()).or_default())

@@ -102,7 +102,7 @@ pub(super) fn trace_end(halt: Halt) -> Result<String, Failure> {
     }
 }
 
-/// Runs the world until a simulated time. Returns false when it was stopped.
+/// Runs the world until a simulated time. Returns false if the command was stopped.
 pub(super) fn play_until<W: Played>(
     world: &mut W,
     until: Instant,

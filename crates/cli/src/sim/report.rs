@@ -6,14 +6,14 @@ use super::comparison::Comparison;
 use crate::chart::{self, escaped};
 use crate::out;
 
-/// A part of a report, in its three forms.
+/// A part of a report in three formats: JSON, text and HTML.
 #[derive(Default)]
 pub(super) struct Section {
     /// Name and value of a field in the JSON document.
     pub(super) field: Option<(&'static str, String)>,
     /// The printed text.
     pub(super) text: String,
-    /// The part of the HTML page, which `pictures` follow.
+    /// The part of the HTML page, which is followed by `pictures`.
     pub(super) html: String,
     pub(super) pictures: Vec<Picture>,
 }
@@ -32,7 +32,7 @@ impl Section {
         Self { field: Some((name, out::json(value))), text, html, pictures: Vec::new() }
     }
 
-    /// Returns a section of the HTML page alone.
+    /// Returns a section that appears on the HTML page only.
     pub(super) fn page(html: String) -> Self {
         Self { html, ..Self::default() }
     }
@@ -51,7 +51,7 @@ pub(super) fn text(sections: &[Section]) -> String {
     sections.iter().map(|section| section.text.as_str()).collect()
 }
 
-/// Formats the report as a JSON document, which has `scale` if there is one.
+/// Formats the report as a JSON document, with a field for `scale` if there is one.
 pub(super) fn document<R: Serialize, O>(
     comparison: &Comparison<R, O>,
     scale: Option<&str>,

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Simulates the run, and before it the one of the baseline that it is compared with.
+/// Simulates the run, after the run of the baseline that it is compared with.
 fn one<S: Study>(study: &S, args: &Args) -> Result<(), Failure> {
     let new = |policy: &str| Run::new(study, &args.flags, args.flags.all_settings(), policy, args.seed);
     let run = new(&args.policy)?;
@@ -102,7 +102,7 @@ struct Ended<S: Study> {
     cut: Option<Failure>,
 }
 
-/// Simulates a run, and shows the progress of what `of` names.
+/// Simulates a run, and shows its progress under the name `of`.
 fn play<S: Study>(run: &Run<S>, stop: &AtomicBool, of: &str) -> Result<Ended<S>, Failure> {
     let shared = S::shared(&[run], 1)?;
     let Some(mut world) = S::begin(run, &shared, None, stop)? else {

@@ -1,4 +1,4 @@
-//! Kinds of simulations, their runs, and what is kept of those.
+//! Kinds of simulations, their runs, and the results that are kept.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,8 +13,7 @@ use super::keep::{Finished, Keep};
 use super::play::Played;
 use crate::exit::Failure;
 
-/// A scenario of a kind of simulation. The kind has a world, policies, settings and results of its
-/// own.
+/// A scenario of a kind of simulation. Each kind has its own world, policies, settings and results.
 pub(super) trait Study: Clone + Sync {
     /// Scenario, policy, seed and settings of a run.
     type Setup: Sync;
@@ -22,10 +21,10 @@ pub(super) trait Study: Clone + Sync {
     type World: Played;
     /// Figures of a run.
     type Results: Clone + Serialize + DeserializeOwned;
-    /// Observations of a run that reports need beside its results.
+    /// Observations of a run that reports need in addition to its results.
     type Observed: Clone + Serialize + DeserializeOwned;
 
-    /// State that the runs of a command share.
+    /// State shared by the runs of a command.
     type Shared: Sync;
 
     /// The policy that all others are compared with, if there is one.
@@ -39,7 +38,7 @@ pub(super) trait Study: Clone + Sync {
         None
     }
 
-    /// Returns the scale of a run, as typed or the default.
+    /// Returns the scale of a run: the one given on the command line, or the default.
     fn scale<'a>(&self, flags: &'a Flags) -> &'a str {
         flags.scale()
     }
@@ -59,11 +58,11 @@ pub(super) trait Study: Clone + Sync {
     /// Creates the world of a run, unless its setup is invalid.
     fn world(setup: &Self::Setup) -> Result<Self::World, Failure>;
 
-    /// Returns the state that the runs of a command share.
+    /// Returns the state shared by the runs of a command.
     fn shared(runs: &[&Run<Self>], threads: usize) -> Result<Self::Shared, Failure>;
 
-    /// Returns the world of a run, which may have a part of its warm-up behind it. Results of other
-    /// runs that it needs are kept in `_keep`. None when the command was stopped.
+    /// Returns the world of a run, in which a part of the warm-up may already be simulated. Results
+    /// of other runs that it needs are kept in `_keep`. Returns none if the command was stopped.
     fn begin(
         run: &Run<Self>,
         _shared: &Self::Shared,
@@ -73,7 +72,7 @@ pub(super) trait Study: Clone + Sync {
         Self::world(&run.setup).map(Some)
     }
 
-    /// Returns the reason for which the requests of a trace ended too early.
+    /// Returns the reason why the trace ended too early, if it did.
     fn trace_stop(_world: &Self::World) -> Option<&TraceStop> {
         None
     }
@@ -84,7 +83,7 @@ pub(super) trait Study: Clone + Sync {
     /// Returns the observations of a world at its end.
     fn observed(setup: &Self::Setup, world: &Self::World) -> Self::Observed;
 
-    /// Compares a run with the one of the baseline with the same seed.
+    /// Compares a run with the baseline's run with the same seed.
     fn judge(_kept: &mut KeptOf<Self>, _base: &KeptOf<Self>) {}
 
     /// Describes the results in a few words.
@@ -105,7 +104,7 @@ pub(super) struct Run<S: Study> {
     pub(super) name: String,
 }
 
-/// A finished run of some kind.
+/// A finished run of the study `S`.
 pub(super) type KeptOf<S> = Kept<<S as Study>::Results, <S as Study>::Observed>;
 
 /// A finished run.
@@ -175,7 +174,8 @@ impl<S: Study> Run<S> {
         S::seconds(&self.setup)
     }
 
-    /// Returns what is kept of the run's world at its end, `queries` of which were made in `wall`.
+    /// Returns the data to keep of a finished run, from its world at the end and the number of
+    /// `queries` that were simulated in the real time `wall`.
     pub(super) fn kept(&self, world: &S::World, queries: u64, wall: Duration) -> KeptOf<S> {
         let wall_s = wall.as_secs_f64();
         Kept {

@@ -45,7 +45,7 @@ impl Sweep {
     }
 }
 
-/// Returns the value of a setting that has no list.
+/// Returns the value as the only one of a setting, for commands without a sweep.
 pub(super) fn single(_key: &str, value: &str) -> Vec<String> {
     vec![value.to_owned()]
 }

@@ -18,7 +18,7 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub(super) label: String,
     pub(super) cells: Vec<String>,
-    /// End of the row, after its cells in a text and after its label in HTML.
+    /// Text at the end of the row: after its cells in a text, after its label in HTML.
     pub(super) suffix: String,
 }
 

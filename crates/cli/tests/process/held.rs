@@ -1,5 +1,5 @@
-//! Memory that clients have a node of 32 MiB hold: it is bounded, and takes no items from the
-//! cache.
+//! Tests that the memory which clients occupy in a node of 32 MiB is bounded, and takes no items
+//! from the cache.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,8 +10,8 @@ use crate::support::{Server, TIMEOUT};
 const MIB: u64 = 1 << 20;
 /// Items of 1,000 bytes that a cache of 32 MiB has room for.
 const ITEMS: usize = 20_000;
-/// Bound of all that the node may take: the cache, what the node needs beside it, its buffers, and
-/// the program itself.
+/// Bound of the memory of the node: the cache, the additional memory that the node needs, its
+/// buffers, and the program itself.
 const BYTES_MAX: u64 = (32 + 64 + 256 + 32) * MIB;
 
 struct Client(TcpStream);
@@ -60,8 +60,8 @@ fn filled() -> (Server, Client) {
     (server, client)
 }
 
-/// Checks that the node has its items after it has looked at its memory several times, and within
-/// which memory. Items are evicted when others are stored.
+/// Checks that the node still has its items, and that its memory is bounded, after it has measured
+/// its memory several times. Writes meanwhile, since items are only evicted when others are stored.
 fn check(server: &Server, client: &mut Client, case: &str) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(3) {

@@ -45,7 +45,7 @@ impl Service {
         Self { address, heads }
     }
 
-    /// A store that reads each key at the path of its name.
+    /// Returns options of a store that reads each key from the path with its name.
     fn http(&self) -> HttpOptions {
         let options = HttpOptions::new(format!("http://{}/{{key}}", self.address));
         HttpOptions { remote: patient(), ..options }
@@ -59,7 +59,7 @@ impl Service {
         opened(StoreOptions::DynamoDb(dynamodb::options(&format!("http://{}", self.address))))
     }
 
-    /// The coding that the last request accepts.
+    /// Returns the coding that the last request accepts.
     fn accepted(&self) -> Option<String> {
         let heads = self.heads.lock().unwrap();
         let accepted = heads.last()?.lines().find_map(|line| line.strip_prefix("accept-encoding: "));

@@ -1,4 +1,4 @@
-//! Tests of changes to tables whose statements a connection keeps.
+//! Tests of changes to tables for which connections keep prepared statements.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::{keys, label, mariadb, opened, postgres, value, values};
 const QUERIES: [&str; 2] =
     ["SELECT name FROM part WHERE id = :key", "SELECT id, name FROM part WHERE id IN (:keys)"];
 
-/// A store for each form of statement, with a connection that keeps the statements.
+/// Opens a store for each form of query (one key, list of keys), and makes its connection keep the
+/// prepared statements.
 async fn stores(server: &Database, kind: fn(SqlOptions) -> StoreOptions) -> [Arc<dyn Store>; 2] {
     let stores = QUERIES.map(|query| {
         opened(kind(SqlOptions {
@@ -38,7 +39,7 @@ async fn postgres_stores(made: &str) -> (Database, Client, [Arc<dyn Store>; 2]) 
     (server, admin, stores)
 }
 
-/// Makes the table, again if there is one.
+/// Creates the table, after dropping the existing one.
 async fn make(admin: &Client, made: &str) {
     admin.batch_execute("DROP TABLE IF EXISTS part").await.unwrap();
     admin.batch_execute(made).await.unwrap();

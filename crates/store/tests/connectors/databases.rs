@@ -89,8 +89,8 @@ impl Database {
         Self::start(command, folder, |port| vec!["-p".to_owned(), port.to_string()])
     }
 
-    /// Starts PgBouncer in front of a PostgreSQL server, in a pool mode, with two connections to
-    /// it; in session mode with more, since each client keeps one.
+    /// Starts PgBouncer in front of a PostgreSQL server, in a pool mode. It has two connections to
+    /// the server, or more in session mode, since each client keeps one there.
     pub(crate) fn pgbouncer(server: &Self, mode: &str) -> Self {
         let folder = folder_of("postgres");
         let program = Path::new("/usr/sbin/pgbouncer");

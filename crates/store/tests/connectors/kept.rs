@@ -1,4 +1,4 @@
-//! Tests of HTTP and DynamoDB connectors with servers that end kept connections, at once or
+//! Tests of HTTP and DynamoDB connectors with servers that end kept-alive connections, abruptly or
 //! gracefully.
 
 use std::sync::Arc;
@@ -34,12 +34,12 @@ impl Counts {
     }
 }
 
-/// An answer that is a value to the HTTP connector and an absent item, or an acknowledged write, to
-/// that of DynamoDB.
+/// An answer that the HTTP connector reads as a value, and the DynamoDB connector as an absent item
+/// or an acknowledged write.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
 
-/// Starts a server of HTTP/1.1 that replies by the number of the connection and of the request on
-/// it, both from 1. Returns its address.
+/// Starts an HTTP/1.1 server whose reply depends on the number of the connection and of the request
+/// on it, both counted from 1. Returns its address and its counts.
 async fn replies(reply: impl Fn(usize, usize) -> Reply + Copy + Send + 'static) -> (String, Arc<Counts>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -207,16 +207,16 @@ async fn duplicate_answer_is_not_taken_for_the_answer_to_the_next_request() {
     }
 }
 
-/// The reaction of a server of HTTP/2 to a request, by the number of the connection and of the
-/// request on it, both from 1.
+/// The reaction of an HTTP/2 server to a request, which depends on the number of the connection and
+/// of the request on it, both counted from 1.
 #[derive(Clone, Copy)]
 enum Reaction {
     /// An answer.
     Answer,
-    /// None for now.
+    /// No answer for now.
     Hold,
-    /// GOAWAY, which names the request of this number as the last one that is processed, and
-    /// answers to the held ones up to it.
+    /// A GOAWAY that names the request with this number as the last one that is processed, and
+    /// answers to the held requests up to it.
     GoAway(u32),
     /// The stream is refused.
     Refuse,
@@ -224,7 +224,8 @@ enum Reaction {
     End,
 }
 
-/// Starts a server of HTTP/2 over TLS. Returns an HTTP and a DynamoDB store of it.
+/// Starts an HTTP/2 server with TLS. Returns an HTTP and a DynamoDB store that use it, and its
+/// counts.
 async fn reacts(
     reaction: impl Fn(usize, u32) -> Reaction + Copy + Send + 'static,
 ) -> ([Arc<dyn Store>; 2], Arc<Counts>) {

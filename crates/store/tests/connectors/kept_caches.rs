@@ -1,5 +1,5 @@
-//! Tests of kept connections that Redis and memcached end: when idle, by an operator, by a restart
-//! and after a failover.
+//! Tests of connections that Redis and memcached end while they are kept: idle ones, by an
+//! operator, by a restart and after a failover.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::servers::{START_TIMEOUT, Server};
 use crate::{keys, label, opened, value, values};
 
-/// A few connections, so that several of them end at once.
+/// Returns options with a few connections, so that several of them end at once.
 fn remote() -> RemoteOptions {
     RemoteOptions { connections_max: 3, ..RemoteOptions::default() }
 }
@@ -94,8 +94,8 @@ async fn no_read_fails_when_memcached_closes_idle_connections() {
     read_at_once(&store).await;
 }
 
-/// Reads and writes while the server ends and is started again, empty: each read has its value,
-/// none, or an error of a connection.
+/// Reads and writes while the server is killed and started again without data: each read has its
+/// value, none, or a connection error.
 async fn restarted_while_calls_run(mut server: Server, store: Arc<dyn Store>) {
     store.put("k".into(), "1".into()).await.unwrap();
     let calls = (0..4).map(|client: usize| {
@@ -153,7 +153,7 @@ async fn calls_during_a_restart_of_memcached_get_their_own_answer_or_an_error() 
     restarted_while_calls_run(server, store).await;
 }
 
-/// Starts a forwarder to a port that may change, as the address of a name does. Existing
+/// Starts a forwarder to a port that may change, like the address behind a DNS name. Existing
 /// connections stay with their server. Returns its address.
 async fn name_of(port: Arc<AtomicU16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

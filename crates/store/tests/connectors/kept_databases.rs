@@ -1,5 +1,5 @@
-//! Tests of connections that databases end while they are kept, and of statements that a connection
-//! keeps.
+//! Tests of connections that databases end while they are kept, and of prepared statements that a
+//! connection keeps.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::databases::Database;
 use crate::proxy::{Fault, Proxy};
 use crate::{keys, label, mariadb, opened, postgres, value};
 
-/// True if a message of PostgreSQL's protocol binds a statement, which it then executes.
+/// True if a message of PostgreSQL's protocol binds the parameters of a statement, which is
+/// executed next.
 fn is_bind(bytes: &[u8]) -> bool {
     bytes.first() == Some(&b'B')
 }
@@ -20,7 +21,7 @@ fn is_execute(bytes: &[u8]) -> bool {
     bytes.get(4) == Some(&0x17)
 }
 
-/// The options of a store with the table of both kinds of servers, through a proxy.
+/// Returns options of a store that uses the proxy. Its table exists in both kinds of servers.
 fn options(server: &Database, proxy: &Proxy) -> SqlOptions {
     SqlOptions {
         address: proxy.address.clone(),
@@ -114,7 +115,7 @@ async fn reads_do_not_fail_when_mariadb_ends_idle_connections() {
     assert_eq!(value(&store, "7").await.as_deref(), Some("seven"));
 }
 
-/// An error of MySQL's protocol, in answer to a command.
+/// Returns an error of MySQL's protocol that answers a command.
 fn error_packet(code: u16) -> Vec<u8> {
     let body =
         [&[0xff], &code.to_le_bytes()[..], b"#HY000Prepared statement needs to be re-prepared"].concat();

@@ -1,4 +1,5 @@
-//! Lists of keys of which one, or its row, makes a statement fail: the others are answered.
+//! Tests of lists of keys in which one key, or its row, makes a statement fail: the other keys are
+//! answered.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::mariadb::root;
 use crate::postgres::{admin, admin_of};
 use crate::{keys, label, lengths, opened};
 
-/// Result of a key: found, absent, or the label of its error.
+/// Returns the result of a key: found, absent, or the label of its error.
 fn outcome(answer: &KeyAnswer) -> &'static str {
     match answer {
         Ok(Some(_)) => "found",
@@ -25,7 +26,7 @@ async fn outcomes(store: &Arc<dyn Store>, asked: Vec<Bytes>) -> Vec<&'static str
     each.iter().map(outcome).collect()
 }
 
-/// The keys `0` to `255`, with `bad` ones in place of some.
+/// Returns the keys `0` to `255`, some of which are replaced by the `bad` ones at their places.
 fn with_bad(bad: &[(usize, Bytes)]) -> Vec<Bytes> {
     let mut asked: Vec<Bytes> = (0..256).map(|key: u32| key.to_string().into()).collect();
     for (place, key) in bad {

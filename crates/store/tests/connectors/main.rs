@@ -44,7 +44,7 @@ fn opened(options: StoreOptions) -> Arc<dyn Store> {
     open("b", &options).expect("valid options")
 }
 
-/// Options whose timeouts do not end a call of a test that works.
+/// Returns options with timeouts that a passing test never reaches.
 fn patient() -> RemoteOptions {
     RemoteOptions { connect_timeout_ms: 60_000, answer_timeout_ms: 60_000, ..RemoteOptions::default() }
 }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::certificates::Authority;
 use crate::{keys, opened, patient, servers};
 
-/// An nginx with one worker that answers a path by the path.
+/// An nginx with one worker, whose answer to a request is the request's path.
 struct Nginx {
     process: Child,
     port: u16,
@@ -22,7 +22,7 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx with `more` directives of its server, for connections with the `protocol`
+    /// Starts nginx with `more` directives in its server block, for connections with the `protocol`
     /// `ssl http2` or `ssl`.
     fn start(protocol: &str, more: &str) -> Self {
         let (folder, authority) = (tempfile::tempdir().expect("a folder"), Authority::new());
@@ -65,7 +65,7 @@ impl Nginx {
     }
 }
 
-/// nginx with the configuration in `folder`.
+/// Returns a command that runs nginx with the configuration in `folder`.
 fn command(folder: &Path) -> Command {
     // Debian installs it outside of the normal path.
     let program = if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
@@ -85,7 +85,7 @@ impl Drop for Nginx {
     }
 }
 
-/// Reads 25 keys by each of four calls at once, `rounds` times; every key has its value.
+/// Reads 25 keys in each of four concurrent calls, `rounds` times. Every key must have its value.
 async fn reads(store: &Arc<dyn Store>, rounds: usize) {
     for round in 0..rounds {
         let call = |call: usize| {

@@ -168,7 +168,7 @@ async fn type_changes_of_columns_are_noticed_through_pgbouncer() {
     assert_eq!(value(&other, "1002").await.as_deref(), Some("\\x41"));
 }
 
-/// A store that reads a column of a type of the database, which is looked up.
+/// Opens a store that reads a column of a user-defined type, which has to be looked up.
 fn moods(pooler: &Database, query: &str) -> Arc<dyn Store> {
     store(SqlOptions {
         value: SqlValue::Json,

@@ -1,5 +1,5 @@
-//! A proxy in front of a database server that ends a connection, or answers itself, as a statement
-//! runs.
+//! A proxy in front of a database server that ends a connection, or answers in place of the server,
+//! when a statement is run.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The fault of a proxy for one statement.
+/// A fault that the proxy causes for one statement.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Ends the connection after this many bytes of the answer; with none of them the server does
-    /// not receive the statement.
+    /// Ends the connection after this many bytes of the answer; if 0, the server does not receive
+    /// the statement.
     End(usize),
-    /// Answers this in place of the server, which does not receive the statement.
+    /// Sends this answer in place of the server, which does not receive the statement.
     Answer(Vec<u8>),
 }
 
-/// A proxy with the faults of the next statements.
+/// A proxy that causes faults for the next statements.
 pub(crate) struct Proxy {
     pub(crate) address: String,
     faults: Arc<Mutex<VecDeque<Fault>>>,
@@ -26,7 +26,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of the server at `port`, which ends with the runtime of the test.
+    /// Starts a proxy in front of the server at `port`; it ends with the runtime of the test.
     /// `is_run` is true for bytes of a client that run a statement.
     pub(crate) async fn before(port: u16, is_run: fn(&[u8]) -> bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -27,14 +27,15 @@ use crate::{failure, faults, gate, mariadb, opened, postgres, value};
 /// Longest wait for an event; reached only by a failing test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A file of a secret, with the secret `old` in it.
+/// Creates a file that contains the secret `old`.
 fn secret_file(folder: &Path) -> PathBuf {
     let file = folder.join("secret");
     fs::write(&file, "old\n").unwrap();
     file
 }
 
-/// Asks the store until a read has this result: the label of its cause, `none` for success.
+/// Reads from the store until the result of a read is `expected`: the label of its cause, or `none`
+/// for success.
 async fn until(store: &Arc<dyn Store>, expected: &str) {
     let begun = Instant::now();
     loop {
@@ -46,8 +47,8 @@ async fn until(store: &Arc<dyn Store>, expected: &str) {
     }
 }
 
-/// Checks that a store whose server has just changed its password from `old` to `new` uses `file`
-/// as soon as it has the new one, and keeps the last usable one.
+/// Checks that a store whose server has just changed its password from `old` to `new` uses the new
+/// password as soon as `file` contains it, and keeps the last usable password.
 async fn follows(store: &Arc<dyn Store>, file: &Path) {
     until(store, "credentials").await;
     for unusable in ["", "new\nother\n"] {
@@ -60,7 +61,7 @@ async fn follows(store: &Arc<dyn Store>, file: &Path) {
     assert_eq!(failure(store).await, "none", "{}", store.kind());
 }
 
-/// Runs a command of `redis-cli` with this password.
+/// Runs a `redis-cli` command with this password.
 fn redis_cli(server: &Server, password: &str, command: &str) {
     let mut cli = Command::new("redis-cli");
     cli.args(["-p", &server.port.to_string(), "-a", password, "--no-auth-warning"]);
@@ -126,7 +127,7 @@ async fn new_password_of_postgres_is_used_without_a_restart() {
     follows(&store, &file).await;
 }
 
-/// Options of a store of the user `app`, whose password is in `file`.
+/// Returns options of a store with the user `app`, whose password is in `file`.
 fn app(server: &Database, file: &Path) -> SqlOptions {
     let password = Some(Secret::File(file.to_owned()));
     SqlOptions { user: "app".into(), password, ..server.options("SELECT CAST(:key AS CHAR(1))") }
@@ -151,7 +152,7 @@ async fn refused_login_is_retried_immediately_with_the_new_password() {
     assert_eq!(failure(&store).await, "none");
 }
 
-/// Starts an HTTP service that answers 401 to all but this token. Returns its address.
+/// Starts an HTTP service that answers 401 to requests without this token. Returns its address.
 async fn service_of(token: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -192,7 +193,7 @@ async fn request_whose_token_is_refused_is_resent_with_the_new_token() {
     assert_eq!(failure(&read).await, "none");
 }
 
-/// TLS options by files in `folder`, which have the contents of those of `tls`.
+/// Returns TLS options with files in `folder`, into which the files of `tls` are copied.
 fn copied(tls: &TlsOptions, folder: &Path) -> TlsOptions {
     let copy = |file: &Option<PathBuf>, name: &str| {
         let file = file.as_ref()?;

@@ -1,5 +1,5 @@
-//! Keys that a database holds equal to the key of a row: a statement with `:keys` finds what one
-//! with `:key` finds.
+//! Tests of keys that a database considers equal to the key of a row: a statement with `:keys`
+//! finds the same rows as one with `:key`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::mariadb::root;
 use crate::postgres::admin;
 use crate::{keys, label, opened, values};
 
-/// A type of a key column, the keys of its rows, other spellings of them, and keys of no row.
+/// A type of a key column, the keys of its rows, other spellings of these keys, and keys without a
+/// row.
 struct Case {
     column: &'static str,
     rows: &'static [&'static str],
@@ -102,8 +103,8 @@ const MARIADB: [Case; 14] = [
     case("INET6", &["::1"], &["0:0::1", "0::0:1"], &["::2"]),
 ];
 
-/// Checks that all ways to ask for the keys of a case find the same: in one list, in the opposite
-/// order, in pairs, alone in a list, and by a statement for one key.
+/// Checks that all ways to query the keys of a case have the same results: in one list, in the
+/// opposite order, in pairs, alone in a list, and by a statement for one key.
 async fn agree(case: &Case, list: &Arc<dyn Store>, one: &Arc<dyn Store>) {
     let Case { column, rows, spellings, absent } = case;
     let asked: Vec<&str> = [*rows, spellings, absent].concat();
@@ -166,7 +167,7 @@ async fn mariadb_list_query_finds_the_same_rows_as_one_query_per_key() {
     }
 }
 
-/// The statements that clients have run on the server since its start.
+/// Returns the number of statements that clients have run on the server since its start.
 async fn executed(root: &mut Conn) -> u64 {
     let row: Option<(String, u64)> =
         root.query_first("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'").await.expect("it counts");

@@ -126,11 +126,11 @@ fn fill(input: &mut impl BufRead, buffer: &mut [u8]) -> std::io::Result<usize> {
     Ok(filled)
 }
 
-/// The mark that some editors put before a text in UTF-8.
+/// The byte order mark that some editors put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Reads the next line, including its end, into `buffer`; false at the end of the input. A byte
-/// order mark before the first line is left out.
+/// order mark before the first line is skipped.
 fn read_line(
     input: &mut impl BufRead,
     buffer: &mut Vec<u8>,

@@ -16,7 +16,7 @@ use crate::sim::onerf::summary::{P99, P99_MAX, RBC_MEAN, STATIC, VIOLATIONS};
 use crate::sim::report::preface;
 use crate::sim::table::{Row, Table};
 
-/// A line for each scenario and change; the first of a scenario is the baseline.
+/// A line for each scenario and change. The first line of a scenario is the baseline.
 pub(super) struct Changes {
     seeds: Vec<u64>,
     lines: Vec<Line>,
@@ -47,7 +47,8 @@ struct Document<'a> {
     rows: &'a [Line],
 }
 
-/// Column headings of the table of changes, and widths that suffice for intervals.
+/// Column headings of the table of changes, and widths that are sufficient for confidence
+/// intervals.
 const COLUMNS: [(&str, usize); 6] = [
     ("violations %", 20),
     ("more, points", 19),
@@ -102,7 +103,7 @@ impl Changes {
         out::json(&document) + "\n"
     }
 
-    /// Returns the lines of each scenario.
+    /// Returns the lines, grouped by scenario.
     fn scenarios(&self) -> impl Iterator<Item = &[Line]> {
         self.lines.chunk_by(|one, other| one.scenario == other.scenario)
     }
@@ -150,7 +151,7 @@ impl Line {
     }
 }
 
-/// Increase of a figure over the one of the baseline with the same seed.
+/// Estimates by how much a figure exceeds that of the baseline with the same seed.
 fn more(group: &Group<'_>, unchanged: &Group<'_>, of: fn(&Results) -> f64) -> Estimate {
     let pairs = group.each(of).into_iter().zip(unchanged.each(of));
     Estimate::of(&pairs.map(|(changed, unchanged)| changed - unchanged).collect::<Vec<_>>())

@@ -10,8 +10,8 @@ use crate::interrupt;
 use crate::out;
 use workers::Workers;
 
-/// Simulates the runs that are not kept yet, at most `threads` at a time, and returns the results
-/// of all in the order of `runs`.
+/// Simulates the runs without kept results, at most `threads` at a time, and returns the results of
+/// all runs in the order of `runs`.
 pub(super) fn make_all<S: Study>(
     keep: &Keep,
     runs: &[Run<S>],
@@ -24,7 +24,7 @@ pub(super) fn make_all<S: Study>(
     runs.iter().map(|run| keep.read(&run.inputs)?.ok_or_else(|| gone(run))).collect()
 }
 
-/// Executes the runs that are not kept yet, at most `threads` at a time.
+/// Executes the runs without kept results, at most `threads` at a time.
 fn make_missing<S: Study>(keep: &Keep, runs: &[Run<S>], threads: usize) -> Result<(), Failure> {
     let mut missing = Vec::new();
     for run in runs {

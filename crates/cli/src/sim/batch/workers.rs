@@ -1,4 +1,4 @@
-//! Threads that execute the missing runs.
+//! Threads that execute the runs without kept results.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -14,11 +14,11 @@ use crate::sim::play::{self, Played};
 use crate::sim::progress;
 use crate::sim::study::{KeptOf, Run, Study};
 
-/// Threads that take one run after another, each on one core.
+/// Threads that execute one run after another, each on one core.
 pub(super) struct Workers<'a, S: Study> {
     keep: &'a Keep,
     stop: &'a AtomicBool,
-    /// Runs in the order in which they are taken.
+    /// Runs in the order in which the threads take them.
     runs: Vec<&'a Run<S>>,
     shared: S::Shared,
     taken: AtomicUsize,
@@ -29,7 +29,7 @@ pub(super) struct Workers<'a, S: Study> {
 }
 
 impl<'a, S: Study> Workers<'a, S> {
-    /// Creates the state of `threads`, which will execute the missing runs.
+    /// Creates the state of `threads` threads, which will execute `runs`.
     ///
     /// # Errors
     /// When a run's scenario is invalid.
@@ -52,8 +52,8 @@ impl<'a, S: Study> Workers<'a, S> {
         })
     }
 
-    /// Works until all runs are finished and kept, except those of failed scenarios, or the command
-    /// is stopped. Returns the number of finished runs, and the failures.
+    /// Executes runs until all of them are finished and kept, except those of failed scenarios, or
+    /// the command is stopped. Returns the number of finished runs, and the failures.
     pub(super) fn work(self, threads: usize) -> (usize, Option<Failure>) {
         let outcomes: Vec<Result<(), Failure>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.take_runs())).collect();
@@ -86,7 +86,7 @@ impl<'a, S: Study> Workers<'a, S> {
         Ok(())
     }
 
-    /// Records the failure; no further runs of this scenario are started.
+    /// Records the failure of a run; no further runs of its scenario are started.
     fn fail(&self, run: &Run<S>, failure: Failure) {
         if self.failures.note(run, run.failed(failure)) {
             self.bar.suspend(|| out::say(format_args!("{}: failed, as told at the end", run.name)));
@@ -128,9 +128,9 @@ impl<'a, S: Study> Workers<'a, S> {
     }
 }
 
-/// Returns the runs in the order in which they are taken. Runs that differ in the scenario alone
-/// may share a warm-up, so they are near each other; but as long as it is simulated, the other
-/// threads have runs with other policies and seeds.
+/// Returns the runs in the order in which the threads take them. Runs that differ only in the
+/// scenario may share a warm-up, so they are close to each other; but while the warm-up is
+/// simulated, the other threads have runs with other policies and seeds.
 fn in_order<'a, S: Study>(runs: &[&'a Run<S>], threads: usize) -> Vec<&'a Run<S>> {
     let key = |run: &'a Run<S>| (&run.inputs.policy, run.inputs.seed, &run.inputs.settings);
     let mut families: Vec<Vec<&'a Run<S>>> = Vec::new();

@@ -22,7 +22,8 @@ const ALONE: &str = "steady";
 const FACTOR: f64 = 1.5;
 const ALLOWANCE: f64 = 0.005;
 
-/// Returns the values of a setting; two tenants are compared with one of them alone.
+/// Returns the values of a setting that are simulated: with both tenants, also the steady tenant
+/// alone, for comparison.
 pub(in crate::sim) fn values(key: &str, value: &str) -> Vec<String> {
     match (key, value) {
         (KEY, BOTH) => vec![ALONE.to_owned(), value.to_owned()],
@@ -74,7 +75,7 @@ impl TenantLine {
     }
 }
 
-/// Returns the section of the report about two tenants.
+/// Returns the section of the report that compares the two tenants.
 pub(super) fn section(groups: &[Group<'_>]) -> Section {
     let lines = lines(groups);
     Section::new("isolation", &lines, text(&lines), html(&lines))

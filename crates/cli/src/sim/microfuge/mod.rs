@@ -1,4 +1,4 @@
-//! Scenario `microfuge`, whose policies and settings are its own.
+//! Scenario `microfuge`, which has its own policies and settings.
 
 mod frontier;
 mod isolation;

@@ -11,7 +11,8 @@ use crate::sim::report::{Section, preface};
 /// Height of a chart's frame, in pixels.
 const HEIGHT: f64 = 250.0;
 
-/// Draws the figures of a comparison: over the values of the swept setting, or by deadline.
+/// Draws the figures of a comparison: over the values of the swept setting if there is one,
+/// otherwise by deadline.
 fn figures(comparison: &Comparison, groups: &[Group<'_>]) -> String {
     if let Some(key) = &comparison.swept {
         return sweep(groups, key);
@@ -186,7 +187,7 @@ fn sweep(groups: &[Group<'_>], key: &str) -> String {
     format!("<h2>Sweep of {}</h2>\n{}", escaped(key), figure(&lines.svg(), caption))
 }
 
-/// Share of the requests that were missed or rejected.
+/// Returns the share of the requests that missed their deadline or were rejected.
 fn failed(group: &Group<'_>) -> f64 {
     MISSED.mean(group) + REJECTED.mean(group)
 }

@@ -12,7 +12,7 @@ use crate::sim::study::{Outcome, Run, Study};
 /// Returns true if these scenarios are `microfuge` alone.
 ///
 /// # Errors
-/// If it is one of several, since their results have nothing in common.
+/// If it is one of several scenarios, since their results cannot be compared.
 pub(in crate::sim) fn is_asked_for(scenarios: &[String]) -> Result<bool, Failure> {
     if !scenarios.iter().any(|scenario| scenario == microfuge::SCENARIO) {
         return Ok(false);

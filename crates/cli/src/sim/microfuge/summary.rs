@@ -27,7 +27,7 @@ const COLUMNS: [Column<Results>; 5] = [
     Column { head: "P99 ms", width: 18, measure: P99, decimals: 1 },
 ];
 
-/// Form of the claims of MicroFuge's paper.
+/// Format of the claims of MicroFuge's paper.
 pub(super) const CLAIMS: Form = Form {
     paper: "MicroFuge",
     of: "policy",
@@ -47,7 +47,7 @@ struct SummaryLine<'a> {
     figures: Figures,
 }
 
-/// Returns what the JSON document has of each group.
+/// Returns the lines of the JSON document, one for each group.
 pub(super) fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
     let line = |group: &'a Group<'_>| SummaryLine {
         policy: group.policy(),

@@ -50,9 +50,9 @@ impl Finished for Sizes {
     }
 }
 
-/// Returns the world of a run, with the sizes that its policy learns, if it does. With `warm_ups`,
-/// the world is at the end of the warm-up, unless its requests are those of a trace. Sizes are kept
-/// in `keep`.
+/// Returns the world of a run, with the cache sizes that its policy learns, if it learns any. With
+/// `warm_ups`, the world is at the end of the warm-up, unless its requests come from a trace.
+/// Learned sizes are kept in `keep`.
 pub(in crate::sim) fn begin(
     run: &Run<Subject>,
     warm_ups: Option<&WarmUps>,
@@ -108,7 +108,7 @@ impl Learning {
         Ok(learned)
     }
 
-    /// Learns the sizes, which are not kept, and shows the progress.
+    /// Learns the sizes without keeping them, and shows the progress.
     fn learn_alone(&self, stop: &AtomicBool) -> Result<Attempt<Vec<u64>>, Failure> {
         let world = World::new(&self.learning).map_err(Failure::usage)?;
         let duration = self.learning.duration().map_err(Failure::usage)?;

@@ -41,7 +41,7 @@ struct SummaryLine<'a> {
     figures: Figures,
 }
 
-/// Returns what the JSON document has of each group.
+/// Returns the lines of the JSON document, one for each group.
 pub(super) fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
     let line = |group: &'a Group<'_>| SummaryLine {
         scenario: group.scenario(),

@@ -34,8 +34,8 @@ impl WarmUps {
         Self { most, worlds: Mutex::default() }
     }
 
-    /// Returns the world of a run at the end of the warm-up, which it shares with other runs; none
-    /// when it was stopped.
+    /// Returns the world of a run at the end of its warm-up, which other runs may share; none if
+    /// the command was stopped.
     pub(super) fn world(&self, setup: &Setup, stop: &AtomicBool) -> Result<Option<World>, Failure> {
         let warm_up = self.find(setup)?;
         let mut world = warm_up.world.lock().unwrap_or_else(PoisonError::into_inner);

@@ -187,7 +187,7 @@ fn over_time(groups: &[Group<'_>]) -> String {
     page
 }
 
-/// Returns the largest value of the bars, or a little if all are 0.
+/// Returns the largest value of the bars, or a small number if all are 0.
 fn longest(groups: &[chart::Group]) -> f64 {
     groups.iter().flat_map(|group| &group.bars).map(|bar| bar.values[0]).fold(0.01, f64::max)
 }

@@ -1,4 +1,4 @@
-//! Scenarios of tenants, whose policies and settings are their own.
+//! Scenarios of tenants, which have their own policies and settings.
 
 mod figures;
 mod report;

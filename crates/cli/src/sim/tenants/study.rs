@@ -11,10 +11,10 @@ use crate::sim::comparison;
 use crate::sim::flags::Flags;
 use crate::sim::study::{KeptOf, Outcome, Run, Study};
 
-/// Returns true if these scenarios are of tenants.
+/// Returns true if these are scenarios of tenants.
 ///
 /// # Errors
-/// If some are and others are not, since their results have nothing in common.
+/// If some are and others are not, since their results cannot be compared.
 pub(in crate::sim) fn is_asked_for(scenarios: &[String]) -> Result<bool, Failure> {
     let mut of_tenants = 0;
     for scenario in scenarios {
@@ -146,7 +146,7 @@ fn text(results: &Results) -> String {
     text
 }
 
-/// Formats a line for each tenant and ten seconds.
+/// Formats a CSV line for each tenant and each period of ten seconds.
 fn csv(results: &Results, samples: &[Sample]) -> String {
     let mut text = "second,tenant,throughput,hit_ratio,cache_bytes".to_owned();
     results.resources.iter().for_each(|resource| text += &format!(",{}", resource.name));

@@ -59,7 +59,7 @@ impl Subject {
         })
     }
 
-    /// Scale of a run for which none was given.
+    /// Returns the scale of a run if none was given.
     pub(super) fn default_scale(&self) -> &'static str {
         if self.scenario.is_some() { SCALE_OF_FILES } else { SCALE }
     }

@@ -1,4 +1,4 @@
-//! Results of policies between tenants, over all seeds, and what is required beside them.
+//! Results of policies between tenants, over all seeds, and the results that are required.
 
 use serde::Serialize;
 use sherwood_sim::tenants::{BASELINE, ByTenant, Results};
@@ -9,10 +9,10 @@ use crate::sim::comparison::{Figures, Measure};
 use crate::sim::estimate::Estimate;
 use crate::sim::table::{Row, Table};
 
-/// Least of the tenants' normalized throughputs.
+/// The smallest normalized throughput of the tenants.
 pub(super) const LEAST: Measure<Results> =
     Measure::new("normalized_least", |results| results.normalized_least);
-/// Least normalized throughput of a tenant in ten seconds.
+/// The smallest normalized throughput of any tenant in any ten seconds.
 pub(super) const LEAST_IN_10S: Measure<Results> = Measure::new("normalized_min", |results| {
     results.tenants.iter().map(|tenant| tenant.normalized_min).fold(f64::INFINITY, f64::min)
 });
@@ -34,7 +34,7 @@ const OF_TENANTS: [(&str, Figure); 6] = [
     ("p999_ms", |tenant| tenant.p999_ms),
 ];
 
-/// Form of the claims of HARE's paper.
+/// Format of the claims of HARE's paper.
 pub(super) const CLAIMS: Form = Form {
     paper: "HARE",
     of: "scenario",
@@ -65,7 +65,7 @@ struct TenantLine<'a> {
     figures: Figures,
 }
 
-/// Returns what the JSON document has of each group.
+/// Returns the lines of the JSON document, one for each group.
 pub(super) fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
     let tenants = |group: &'a Group<'_>| {
         let figures =
@@ -92,7 +92,7 @@ pub(super) fn of_tenant(group: &Group<'_>, tenant: usize, of: impl Fn(&ByTenant)
     group.estimate(|results| of(&results.tenants[tenant]))
 }
 
-/// Upper bound of the gain by the last decision; none if the policy has none.
+/// Estimates the upper bound of the gain by the last decision; none if the policy has no bound.
 pub(super) fn bound(group: &Group<'_>) -> Option<Estimate> {
     let has_bound = group.kept.iter().all(|run| run.outcome.results.bound.is_some());
     has_bound.then(|| group.estimate(|results| results.bound.unwrap_or(f64::NAN)))

@@ -15,11 +15,11 @@ use crate::sim::onerf::kept::{Comparison, Group};
 use crate::sim::onerf::summary;
 use crate::sim::report::{Section, preface};
 
-/// The limits of a scenario: an element for each limited backend.
+/// The limits of a scenario, with an element for each limited backend.
 pub(in crate::sim) type Limits = Vec<LimitLine>;
 
-/// Returns the sections of the report, with the limits of the backends by scenario, and live runs
-/// with measured latencies of hits, if there are any.
+/// Returns the sections of the report. `limits` are those of the backends, by scenario; `hits` are
+/// live runs with measured latencies of hits, if there are any.
 pub(in crate::sim) fn sections(
     comparison: &Comparison,
     limits: &BTreeMap<String, Limits>,

@@ -22,8 +22,8 @@ const COLUMNS: [Column<Results>; 8] = [
     Column { head: "static caches", width: 0, measure: STATIC, decimals: 2 },
 ];
 
-/// Formats the violations of each policy in each scenario; empty for a single scenario, whose own
-/// table contains them.
+/// Formats the SLO violations of each policy in each scenario. Empty for a single scenario, whose
+/// own table contains them.
 pub(super) fn overview(groups: &[Group<'_>]) -> String {
     let policies = distinct(&groups.iter().map(Group::policy).collect::<Vec<_>>());
     let scenarios: Vec<&[Group<'_>]> = by_scenario(groups).collect();
@@ -42,7 +42,8 @@ pub(super) fn overview(groups: &[Group<'_>]) -> String {
     format!("<h2>SLO violations, % of the observations</h2>\n{}", table(&head, &rows))
 }
 
-/// Formats the paper's figures beside ours, or the reason for their absence.
+/// Formats the paper's figures beside the simulated ones, or the reason why they cannot be
+/// compared.
 pub(super) fn claims(claims: &[Claim], unlike: &[String]) -> String {
     if claims.is_empty() {
         return reason(unlike).map_or(String::new(), |reason| format!("<p>{}.</p>\n", escaped(&reason)));
