@@ -100,7 +100,7 @@ struct State {
     draw: Draw,
     admit: Admit,
     serve: Serve,
-    /// Connections that the client has open.
+    /// Number of connections that the client has open.
     open: usize,
     open_most: usize,
     seen: Seen,

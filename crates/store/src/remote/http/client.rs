@@ -27,7 +27,7 @@ use crate::{Cause, OpenCause};
 /// Time after which an idle connection to the service is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Most bytes read of a response body that is read only to reuse its connection.
+/// Maximum number of bytes read of a response body that is read only to reuse its connection.
 const DISCARDED_BODY_BYTES: u64 = 64 << 10;
 
 /// Most time to read a body only to reuse its connection. It nearly always arrives with its head.

@@ -16,13 +16,13 @@ use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use crate::escape::user_text;
 
-/// Most bytes of a decoded body.
+/// Maximum size of a decoded body in bytes.
 const DECODED_BYTES_MAX: u64 = 64 << 20;
 
-/// Most bytes of a decoded body for each byte received.
+/// Maximum number of decoded bytes for each byte of a body as received.
 const EXPANSION_MAX: u64 = 1_000;
 
-/// Most codings of one body.
+/// Maximum number of codings of one body.
 const CODINGS_MAX: usize = 4;
 
 /// Largest window (distance of back references) of a Zstandard frame, in bytes (RFC 9659).

@@ -21,12 +21,12 @@ use super::client::source_of;
 use super::connector::NotConnected;
 use crate::Cause;
 
-/// Most times that a request is sent again because the server has not processed it. The last time
-/// it is sent on a connection of its own.
+/// Maximum number of times that a request is sent again because the server has not processed it.
+/// The last time it is sent on a connection of its own.
 const UNPROCESSED_RESENDS_MAX: u32 = 3;
 
-/// Most times, in addition to these, that a request is sent again because its connection has not
-/// taken it from the queue. This has cost the server nothing.
+/// Maximum number of times, in addition to [`UNPROCESSED_RESENDS_MAX`], that a request is sent
+/// again because its connection has not taken it from the queue. This has cost the server nothing.
 const UNTAKEN_RESENDS_MAX: u32 = 8;
 
 /// The effect of a request on the server.

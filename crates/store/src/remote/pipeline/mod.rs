@@ -185,8 +185,8 @@ const PACKED_KEYS: usize = 16;
 /// Most operations in the queue of one connection; more callers wait for room in it.
 const QUEUE_MAX: usize = 64;
 
-/// Most connections that an operation is offered to, one after the other. A connection may end just
-/// when it is chosen, but rarely does a new one end as well.
+/// Maximum number of connections that an operation is offered to, one after the other. A connection
+/// may end just when it is chosen, but rarely does a new one end as well.
 const OFFERS_MAX: usize = 3;
 
 impl<E: Exchange> Pool<E> {

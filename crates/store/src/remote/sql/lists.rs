@@ -16,12 +16,12 @@ use crate::remote::Each;
 use crate::remote::asking::{Asking, Rows, distinct};
 use crate::remote::template::{KEYS_MAX, padded};
 
-/// Most statements of one call that may fail for reasons which may not concern a single key, before
-/// the remaining keys fail with them. This is enough to find six bad rows among 256 keys, and ends
-/// a call soon if every key fails.
+/// Maximum number of statements of one call that may fail for reasons which may not concern a
+/// single key, before the remaining keys fail with them. This is enough to find six bad rows among
+/// 256 keys, and ends a call soon if every key fails.
 const DOUBTFUL_MAX: u32 = 48;
-/// Most connections that one call may close in the middle of an answer because it is too large.
-/// This is enough to find two rows that are too large by themselves among 256 keys.
+/// Maximum number of connections that one call may close in the middle of an answer because it is
+/// too large. This is enough to find two rows that are too large by themselves among 256 keys.
 const LISTS_ABANDONED_MAX: u32 = 16;
 
 /// The bounds of one call.
