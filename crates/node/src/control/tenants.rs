@@ -207,8 +207,8 @@ impl<'a> TenantLevels<'a> {
     /// Returns the division that the policy finds with other weights and with more tenants.
     ///
     /// # Errors
-    /// The errors of [`changed_terms`](Self::changed_terms), or the refusal of an invalid division by
-    /// the policy.
+    /// The errors of [`changed_terms`](Self::changed_terms), or the refusal of an invalid division
+    /// by the policy.
     pub(crate) fn what_if(
         self,
         weights: &[(TenantId, f64)],
