@@ -6,6 +6,7 @@ Two nodes run at once on one core; the load speaks to one at a time, in turn, fr
 examples:
   scripts/pairs.py --before old/sherwood                   a listener, one operation at a time
   scripts/pairs.py --before old/sherwood --pipeline 16     the same, 16 under way
+  scripts/pairs.py --before old/sherwood --redis           the same by Redis' protocol
   scripts/pairs.py --before old/sherwood --gateway         POST /v1/requests
   scripts/pairs.py --binary --pipeline 16                  text, and the binary protocol
   scripts/pairs.py --before old/sherwood --gateway --misses --store '{ kind = "http", url = "http://…/{key}" }'
@@ -27,6 +28,10 @@ bind = "127.0.0.1:0"
 [server]
 threads = 1
 [[listener]]
+bind = "127.0.0.1:0"
+backend = "plain"
+[[listener]]
+protocol = "redis"
 bind = "127.0.0.1:0"
 backend = "plain"
 [[backend]]
@@ -69,7 +74,8 @@ def load(args, addresses, protocol="memcached"):
         keys = ["--keys", "1000000", "--zipf", "0"] if args.misses else ["--keys", "10000"]
         command += ["--target", addresses["admin"], "--backend", "plain", "--batch", "10", *keys]
     else:
-        command += ["--target", f"{protocol}://{addresses['memcached']}", "--pipeline", str(args.pipeline)]
+        address = addresses["redis" if protocol == "redis" else "memcached"]
+        command += ["--target", f"{protocol}://{address}", "--pipeline", str(args.pipeline)]
     seen = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return seen["ops_per_s"]
 
@@ -83,6 +89,7 @@ def main():
     parser.add_argument("--store", default=STORE, help="the store, as in a configuration [default: %(default)s]")
     parser.add_argument("--spans", action="store_true", help="export spans of 1%% of the second node's requests")
     parser.add_argument("--binary", action="store_true", help="load the second node by memcached's binary protocol")
+    parser.add_argument("--redis", action="store_true", help="load the listeners by Redis' protocol")
     parser.add_argument("--collector", default="127.0.0.1:22317", help="address of the collector [default: 127.0.0.1:22317]")
     parser.add_argument("--pipeline", type=int, default=1, help="[default: 1]")
     parser.add_argument("--connections", type=int, default=8, help="[default: 8]")
@@ -91,14 +98,15 @@ def main():
     parser.add_argument("--node-core", type=int, default=0)
     parser.add_argument("--load-core", type=int, default=1)
     args = parser.parse_args()
-    protocols = ["memcached", "memcached-binary" if args.binary else "memcached"]
+    text = "redis" if args.redis else "memcached"
+    protocols = [text, "memcached-binary" if args.binary else text]
     running = []
     with tempfile.TemporaryDirectory() as directory:
-        def serve(name, binary, text, core=args.node_core):
+        def serve(name, binary, config, core=args.node_core):
             path = Path(directory, name)
             # A small cache has few of the million keys.
-            text = text.replace("TOTAL", "16MiB" if args.misses else "1GiB")
-            path.write_text(text.replace("STORE", args.store))
+            config = config.replace("TOTAL", "16MiB" if args.misses else "1GiB")
+            path.write_text(config.replace("STORE", args.store))
             node, addresses = start(args, binary, path, core)
             running.append(node)
             return addresses
@@ -112,7 +120,7 @@ def main():
                 serve("after.toml", args.after, NODE + SPANS.format(collector=args.collector) * args.spans),
             ]
             for addresses in nodes:
-                load(args, addresses)  # fills the caches
+                load(args, addresses, text)  # fills the caches
             rounds = []
             for number in range(args.rounds):
                 order = [0, 1] if number % 2 == 0 else [1, 0]
