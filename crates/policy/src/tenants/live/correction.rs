@@ -127,9 +127,21 @@ impl Correction {
         small.1 + (large.1 - small.1) * ((bytes - small.0) as f64 / (large.0 - small.0) as f64)
     }
 
-    /// Relative variance of the corrected miss ratio at `bytes`, the baseline's size.
-    pub(super) fn variance(&self, curve: &MissCurve, bytes: u64) -> f64 {
-        if self.base.is_some() { self.variance } else { self.variance + scatter(curve, self.now.0, bytes) }
+    /// Variance of the corrected miss ratio at `bytes`, the baseline's size, where it is `misses`;
+    /// 1 if nothing is known.
+    ///
+    /// A curve that counts at most one sampled miss at the present size and at the baseline's tells
+    /// no ratio of the two. It does tell that both are about one in all sampled reads or less, so
+    /// that a tenant whose keys all fit is judged, too.
+    pub(super) fn variance(&self, curve: &MissCurve, bytes: u64, misses: f64) -> f64 {
+        let relative = match self.base {
+            Some(_) => Some(0.0),
+            None => scatter(curve, self.now.0, bytes),
+        };
+        let one = curve.one_miss();
+        let scattered = relative.map_or(one * one, |scatter| misses * misses * scatter);
+        // Nothing is known of a variance without a bound.
+        if self.variance.is_finite() { misses * misses * self.variance + scattered } else { 1.0 }
     }
 
     /// The sizes between which the factor changes.
@@ -150,25 +162,29 @@ impl MissCurve {
         self.sampled_reads.max(0.0) * self.at(bytes)
     }
 
+    /// Misses per read of a single sampled miss, 0 to 1.
+    fn one_miss(&self) -> f64 {
+        // Not a number counts as no sampled read.
+        1.0 / self.sampled_reads.max(1.0)
+    }
+
     /// Relative variance of the number of sampled misses at a size.
     fn count_variance(&self, bytes: u64) -> f64 {
         1.0 / self.sampled(bytes).max(f64::MIN_POSITIVE)
     }
 }
 
-/// Relative variance of the ratio of a curve's miss ratios at two sizes.
-fn scatter(curve: &MissCurve, one: u64, other: u64) -> f64 {
+/// Relative variance of the ratio of a curve's miss ratios at two sizes; none if at most one
+/// sampled miss tells it.
+fn scatter(curve: &MissCurve, one: u64, other: u64) -> Option<f64> {
     let (a, b) = (curve.at(one), curve.at(other));
     if a == b {
-        return 0.0;
+        return Some(0.0);
     }
     let many = curve.sampled(if a > b { one } else { other });
-    if many <= 1.0 {
-        return f64::INFINITY;
-    }
     // Where no sampled miss is left, there may be one.
     let part = (a.min(b) / a.max(b)).max(1.0 / many);
-    (1.0 - part) / (part * many)
+    (many > 1.0).then(|| (1.0 - part) / (part * many))
 }
 
 /// Measured over predicted misses. The first curve predicts those of the window before it, if the
@@ -228,15 +244,16 @@ mod tests {
         assert_eq!(correction.at(200), 2.0, "the present factor is newer");
     }
 
-    /// The factor at 400 bytes, and its variance, of a partition that uses 100 bytes now and missed
-    /// a fifth of its reads with 400, where the curve said a tenth.
+    /// The factor at 400 bytes, and the relative variance of the miss ratio there, of a partition
+    /// that uses 100 bytes now and missed a fifth of its reads with 400, where the curve said a
+    /// tenth.
     fn at_base(now: &MissCurve, variance: f64) -> (f64, f64) {
         let reads = ReadCounts { hits: 8_000, misses: 2_000, joined: 0 };
         let window = PartSample { reads, ..PartSample::default() };
         let then = curve(&[(0, 1.0), (100, 0.8), (400, 0.1)], 10_000.0);
         let anchor = Anchor::new(NOW, 400, &then, &window, variance);
         let correction = Correction::new(now, &PartSample::default(), 100, None, Some(&anchor));
-        (correction.at(400), correction.variance(now, 400))
+        (correction.at(400), correction.variance(now, 400, 1.0))
     }
 
     #[test]
@@ -255,17 +272,19 @@ mod tests {
         let now = curve(&[(0, 1.0), (100, 0.8), (400, 0.1)], 10_000.0);
         let correction = Correction::new(&now, &PartSample::default(), 100, Some(0.0), None);
         assert_eq!(correction.at(400), 1.0);
-        assert!((correction.variance(&now, 400) - 0.875 / (0.125 * 8_000.0)).abs() < 1e-12);
-        assert_eq!(correction.variance(&now, 100), 0.0, "it is measured at the present size");
+        assert!((correction.variance(&now, 400, 1.0) - 0.875 / (0.125 * 8_000.0)).abs() < 1e-12);
+        assert_eq!(correction.variance(&now, 100, 1.0), 0.0, "it is measured at the present size");
     }
 
     #[test]
     fn ratio_of_two_sizes_scatters_as_a_part_of_the_sampled_misses() {
         let sampled = curve(&[(0, 1.0), (100, 0.5), (200, 0.25), (300, 0.0)], 1_000.0);
-        assert_eq!(scatter(&sampled, 100, 100), 0.0);
-        assert_eq!((scatter(&sampled, 100, 200), scatter(&sampled, 200, 100)), (1.0 / 500.0, 1.0 / 500.0));
-        assert!((0.99..1.0).contains(&scatter(&sampled, 100, 300)), "no sampled miss is left");
+        assert_eq!(scatter(&sampled, 100, 100), Some(0.0));
+        let between = [scatter(&sampled, 100, 200), scatter(&sampled, 200, 100)];
+        assert_eq!(between, [Some(1.0 / 500.0); 2]);
+        let emptied = scatter(&sampled, 100, 300).expect("misses were sampled");
+        assert!((0.99..1.0).contains(&emptied), "no sampled miss is left");
         let nothing = curve(&[(0, 1.0), (100, 0.5)], f64::NAN);
-        assert_eq!(scatter(&nothing, 0, 100), f64::INFINITY);
+        assert_eq!(scatter(&nothing, 0, 100), None);
     }
 }

@@ -186,9 +186,7 @@ impl<'a> PartCurve<'a> {
     fn variance(&self, bytes: u64) -> f64 {
         let Some((curve, correction)) = &self.curve else { return 0.0 };
         let own = (bytes as f64 * self.share).round() as u64;
-        let (misses, variance) = (self.at(bytes), correction.variance(curve, own));
-        // Nothing is known of a variance without a bound.
-        if variance.is_finite() { misses * misses * variance } else { 1.0 }
+        correction.variance(curve, own, self.at(bytes))
     }
 
     /// Bytes of the tenant at which the curve bends, the sizes at which misses were measured among
@@ -315,6 +313,20 @@ mod tests {
         // Of 60 sampled misses at 500 bytes, 20 remain: a standard error of 0.183.
         assert!((error(500, 100.0) - (1.0 - 1.0 / 1.183)).abs() < 1e-3, "{}", error(500, 100.0));
         assert!((error(500, f64::NAN) - 0.8).abs() < 0.05, "all reads may miss: {}", error(500, f64::NAN));
+    }
+
+    #[test]
+    fn throughput_is_known_where_a_curve_has_hardly_a_sampled_miss() {
+        let curve = DemandCurve::new([(0, 1.0), (500, 0.000_5), (1_000, 0.0)]);
+        let units = [(0.0, 0.0), (0.0, 0.0), (500.0, 1_000.0)];
+        let units = units.map(|(if_hit, if_miss)| UnitCounts { if_hit, if_miss, used: 0.0 }).to_vec();
+        let window = Sample { requests: 1_000, units, parts: vec![reads(1_000, 0)] };
+        let mut part = part(0, 500, Some(curve));
+        part.curve = part.curve.map(|curve| MissCurve { sampled_reads: 1_000.0, ..curve });
+        let asked = Asked { base: &base(), min: &base(), window: &window, parts: &[part], keeps_base: false };
+        let Served { per_s, error } = asked.throughput(&resources(), &base());
+        assert_eq!(per_s, 200.0, "100 units per second, and half a unit for a hit");
+        assert!((error - 0.001).abs() < 1e-5, "one of 1,000 reads may miss: {error}");
     }
 
     #[test]
