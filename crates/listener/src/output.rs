@@ -35,8 +35,8 @@ pub(super) struct Output {
     values: Vec<Placed>,
     /// Bytes of all `values`.
     pinned: usize,
-    /// The work of the scheduling turn that produces these answers. Sending or resetting them does
-    /// not change it.
+    /// Cost, so far, of the scheduling turn that produces these answers. Sending or clearing the
+    /// answers does not change it.
     pub(super) work: Work,
 }
 

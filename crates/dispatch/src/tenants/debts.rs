@@ -160,8 +160,8 @@ impl<T> DebtQueues<T> {
         Ok(Some(self.hold(tenant, due, Held { work: work(), units })))
     }
 
-    /// Returns true if work of a tenant, started now, would use units that are due to other waiting
-    /// work.
+    /// Returns true if work of a tenant, started now, would use units of a rate-limited resource
+    /// that are due to other waiting work.
     fn passes_others(&self, now: Instant, tenant: TenantId) -> bool {
         self.next_timeout().is_some_and(|due| due <= now) && self.rates.is_shared(now, tenant)
     }

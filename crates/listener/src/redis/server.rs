@@ -75,7 +75,8 @@ pub(super) fn info_work(session: &Session<'_>) -> u64 {
     3 * COUNTERS * session.routing().partitions().len() as u64 + CARD_WORK * session.hub.clients.len() as u64
 }
 
-/// Work of adding one client's number of commands to the total.
+/// Cost, in the unit of a scheduling turn's [`Work`](crate::work::Work), of adding one client's
+/// number of commands to the total that `INFO` reports.
 const CARD_WORK: u64 = 64;
 
 /// Executes the Redis command `INFO [section …]`.

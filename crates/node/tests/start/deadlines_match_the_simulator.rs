@@ -157,7 +157,7 @@ fn body(read: &ScheduledRead) -> serde_json::Value {
 }
 
 #[test]
-fn node_and_simulator_have_the_same_deadline_outcomes_and_betas() {
+fn node_and_simulator_meet_the_same_deadlines_and_choose_the_same_admission_percentiles() {
     let simulated = simulated();
     let mut world = World::new(&simulated).unwrap();
     let times = Times::default();

@@ -21,12 +21,12 @@ use crate::tenants::{DivisionFault, Share, TenantPolicy, Tenants};
 /// A step moves at most a tenant's baseline divided by this. Chosen so that the loss by a step is
 /// within the two percent that the watch tolerates, and is observed before the next step.
 const STEPS: u64 = 64;
-/// Throughput that all tenants keep together while cache is cold, as a multiple of the baselines: a
-/// margin of two percent for effects that the model ignores. Chosen as the margin that the watch
-/// tolerates.
+/// Least multiple of their baselines' throughput that all tenants have while moved cache is cold:
+/// two percent are for effects that the model ignores. Chosen: equal to the loss of measured
+/// throughput that is tolerated.
 const LEVEL_PAID: f64 = 1.02;
-/// The same multiple for a single step where nothing else is cold. Chosen as the margin that the
-/// watch tolerates.
+/// The same multiple for a single step where nothing else is cold. Chosen: equal to the loss of
+/// measured throughput that is tolerated.
 const LEVEL_STEP: f64 = 0.98;
 /// Relative difference of a need that counts as rounding. Chosen above the rounding error of a sum
 /// of 1,024 rates.

@@ -19,10 +19,10 @@ impl TenantController {
         if decides { Undo::Decision(Box::new(self.clone())) } else { Undo::Step(self.moving.clone()) }
     }
 
-    /// Takes back the latest call of [`advance`](Self::advance), because its bytes and rates were
-    /// not applied: the tenants' bytes and rates, the cold bytes, the goal, a freeze and the
-    /// decision are restored. The next decision is due as if the plan had been applied;
-    /// observations made with the refused one count then.
+    /// Undoes the latest call of [`advance`](Self::advance), whose bytes and rates were not
+    /// applied. The tenants' bytes and rates, the cold bytes, the goal, the freeze and the decision
+    /// are those before that call. The next decision is due as if the plan had been applied, and
+    /// then counts what was observed in the undone call, too.
     pub fn restore(&mut self) {
         match self.undo.take() {
             Some(Undo::Step(moving)) => self.moving = moving,

@@ -90,8 +90,8 @@ impl Link {
 /// The connection on which a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// A connection shared with other requests. The one that ended is not used again, and with
-    /// HTTP/2 there is no other one that may have ended too.
+    /// A connection shared with other requests. With HTTP/2 a server has one: once that has ended,
+    /// it is discarded, so that the request meets no other connection that has ended unnoticed.
     Shared,
     /// A new connection for this request alone.
     Own,
