@@ -121,8 +121,8 @@ impl Subject {
 fn unknown(name: &str, model: &Model) -> Failure {
     let names: Vec<_> = model.scenarios().keys().map(String::as_str).collect();
     Failure::usage(format!(
-        "there is no scenario `{name}` with limited backends; choose one of {}, or name a file. Scenarios \
-         of tenants and deadlines are for `sherwood sim run` and `compare`; `sherwood sim list` has all",
+        "there is no scenario `{name}` of backends; choose one of {}, or name a file. `sherwood sim list` has \
+         those of tenants and deadlines, too, for `sherwood sim run` and `compare`",
         names.join(", ")
     ))
 }

@@ -1,7 +1,7 @@
 //! Prometheus' protobuf format, the only Prometheus format with native histograms.
 //!
 //! The crate prometheus-client supports this format, too, but compiles the definition at each
-//! build, with forty crates that nothing else needs. So the messages are declared here, with only
+//! build, with sixteen crates that nothing else needs. So the messages are declared here, with only
 //! the fields that a node uses, and filled from the text that prometheus-client encodes. Histograms
 //! are filled from their counters instead, because the text has only their classic buckets.
 

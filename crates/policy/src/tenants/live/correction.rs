@@ -130,9 +130,9 @@ impl Correction {
     /// Variance of the corrected miss ratio at `bytes`, the baseline's size, where it is `misses`;
     /// 1 if nothing is known.
     ///
-    /// A curve that counts at most one sampled miss at the present size and at the baseline's tells
-    /// no ratio of the two. It does tell that both are about one in all sampled reads or less, so
-    /// that a tenant whose keys all fit is judged, too.
+    /// Where a curve's miss ratios at the present size and at the baseline's differ, but count at
+    /// most one sampled miss, it tells no ratio of the two. It does tell that both are about one in
+    /// all sampled reads or less, so that a tenant whose keys nearly all fit is judged, too.
     pub(super) fn variance(&self, curve: &MissCurve, bytes: u64, misses: f64) -> f64 {
         let relative = match self.base {
             Some(_) => Some(0.0),
