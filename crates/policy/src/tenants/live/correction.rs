@@ -127,12 +127,12 @@ impl Correction {
         small.1 + (large.1 - small.1) * ((bytes - small.0) as f64 / (large.0 - small.0) as f64)
     }
 
-    /// Variance of the corrected miss ratio at `bytes`, the baseline's size, where it is `misses`;
-    /// 1 if nothing is known.
+    /// Returns the variance of the corrected miss ratio `misses` at `bytes`, the baseline's size; 1
+    /// if nothing is known.
     ///
-    /// Where a curve's miss ratios at the present size and at the baseline's differ, but count at
-    /// most one sampled miss, it tells no ratio of the two. It does tell that both are about one in
-    /// all sampled reads or less, so that a tenant whose keys nearly all fit is judged, too.
+    /// If the curve changes between the present size and `bytes` by at most one sampled miss, the
+    /// standard error is one miss in all sampled reads. So the watch also judges a tenant whose
+    /// keys nearly all fit.
     pub(super) fn variance(&self, curve: &MissCurve, bytes: u64, misses: f64) -> f64 {
         let relative = match self.base {
             Some(_) => Some(0.0),
