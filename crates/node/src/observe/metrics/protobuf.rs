@@ -27,7 +27,6 @@ struct MetricFamily {
 enum Kind {
     Counter = 0,
     Gauge = 1,
-    Untyped = 3,
     Histogram = 4,
 }
 
@@ -39,8 +38,6 @@ struct Metric {
     gauge: Option<Number>,
     #[prost(message, optional, tag = "3")]
     counter: Option<Number>,
-    #[prost(message, optional, tag = "5")]
-    untyped: Option<Number>,
     #[prost(message, optional, tag = "7")]
     histogram: Option<Histogram>,
 }
@@ -53,7 +50,7 @@ struct LabelPair {
     value: String,
 }
 
-/// The value of a counter, a gauge or an untyped metric.
+/// The value of a counter or of a gauge.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Number {
     #[prost(double, tag = "1")]
@@ -121,9 +118,9 @@ fn families(open: &str, prefix: &str, times: &[TimesFamily]) -> Vec<MetricFamily
         {
             let (kind, suffix) = match kind {
                 "counter" => (Kind::Counter, "_total"),
-                "gauge" => (Kind::Gauge, ""),
                 "histogram" => (Kind::Histogram, ""),
-                _ => (Kind::Untyped, ""),
+                // A node has no other types.
+                _ => (Kind::Gauge, ""),
             };
             let plain = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
             let times = times.iter().find(|times| Some(times.name) == plain);
@@ -153,10 +150,10 @@ impl Metric {
         let number = Some(Number { value: value.parse().ok()? });
         let label = name.split_once('{').map_or_else(Vec::new, |(_, labels)| labels_of(labels));
         let metric = Self { label, ..Self::default() };
-        Some(match kind {
-            Kind::Counter => Self { counter: number, ..metric },
-            Kind::Gauge => Self { gauge: number, ..metric },
-            Kind::Untyped | Kind::Histogram => Self { untyped: number, ..metric },
+        Some(if kind == Kind::Counter {
+            Self { counter: number, ..metric }
+        } else {
+            Self { gauge: number, ..metric }
         })
     }
 }
