@@ -98,6 +98,8 @@ def main():
     parser.add_argument("--node-core", type=int, default=0)
     parser.add_argument("--load-core", type=int, default=1)
     args = parser.parse_args()
+    if args.redis and (args.gateway or args.binary):
+        parser.error("--redis is a listener's protocol: leave out --gateway and --binary")
     text = "redis" if args.redis else "memcached"
     protocols = [text, "memcached-binary" if args.binary else text]
     running = []
