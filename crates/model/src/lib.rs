@@ -4,10 +4,11 @@
 //! the types that the deciding side (policies, controller) and the acting side (node, simulator)
 //! exchange: ids ([`BackendId`], [`TenantId`], [`PartitionId`], [`ReplicaId`]), time ([`Instant`]),
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache and of rates
-//! ([`Plan`]). [`history`] keeps an hour of a node's state, [`query_times`] histograms of
-//! its queries' latencies. [`units`] parses sizes and durations as
-//! users write them.
+//! ([`Plan`]). [`history`] keeps an hour of a node's state, [`query_times`] histograms of its
+//! queries' latencies, and [`batches`] makes requests of plain cache clients' commands. [`units`]
+//! parses sizes and durations as users write them.
 
+pub mod batches;
 mod deadline_classes;
 mod demand;
 mod demand_counts;

@@ -90,22 +90,28 @@ impl RequestWindow {
     /// Records a request that ended at `at`; an `at` after `now` counts as `now`. Returns false for
     /// a request older than the window, which is dropped and counted in [`dropped`](Self::dropped).
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
+        self.record_times(now, at, request, 1)
+    }
+
+    /// Records `times` equal requests, like [`record`](Self::record).
+    pub fn record_times(&mut self, now: Instant, at: Instant, request: FinishedRequest, times: u64) -> bool {
         self.expire(now);
         let number = self.slot_number(at.min(now));
         if number < self.first_number(now) {
-            self.dropped += 1;
+            self.dropped += times;
             return false;
         }
         if self.exact >= self.options.exact_max {
             self.expire_before(self.slot_number(now - self.options.keep));
         }
-        let full = self.exact >= self.options.exact_max;
+        let copies = usize::try_from(times).unwrap_or(usize::MAX);
+        let full = copies > self.options.exact_max.saturating_sub(self.exact);
         let slot = self.slot(number);
         if full {
-            count(&mut slot.table, request);
+            count(&mut slot.table, request, times);
         } else {
-            slot.exact.push(request);
-            self.exact += 1;
+            slot.exact.extend(std::iter::repeat_n(request, copies));
+            self.exact += copies;
         }
         true
     }
@@ -229,16 +235,16 @@ impl Slot {
     }
 }
 
-fn count(table: &mut Table, request: FinishedRequest) {
+fn count(table: &mut Table, request: FinishedRequest, times: u64) {
     let cell = ((request.tenant, request.blocking()), bucket_middle(request.latency_us));
     if table.len() >= CELLS_MAX
         && !table.contains_key(&cell)
         && let Some(nearest) = nearest(table, cell)
     {
-        *table.get_mut(&nearest).expect("it was found there") += 1;
+        *table.get_mut(&nearest).expect("it was found there") += times;
         return;
     }
-    *table.entry(cell).or_default() += 1;
+    *table.entry(cell).or_default() += times;
 }
 
 /// Returns the cell of `table` with the same tenant and backend as `cell` and the nearest latency.

@@ -44,7 +44,12 @@ impl RequestLog {
     /// Records a request that ended at `at`; returns false if it ended too long ago and was
     /// dropped.
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
-        self.requests.record(now, at, request)
+        self.record_times(now, at, request, 1)
+    }
+
+    /// Records `times` equal requests, like [`record`](Self::record).
+    pub fn record_times(&mut self, now: Instant, at: Instant, request: FinishedRequest, times: u64) -> bool {
+        self.requests.record_times(now, at, request, times)
     }
 
     /// The requests of the RBC window (the time that decisions normally cover), or of a longer time

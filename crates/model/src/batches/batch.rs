@@ -1,0 +1,45 @@
+//! Batches and missed keys, as they come and go.
+
+use std::time::Duration;
+
+use crate::{Instant, PartitionId};
+
+/// A missed key: its partition, and a hash of its name that clients cannot predict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MissedKey {
+    /// The partition, which belongs to one tenant.
+    pub partition: PartitionId,
+    /// The hash of the name.
+    pub hash: u64,
+}
+
+/// An answered batch, some of whose keys were missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnsweredBatch {
+    /// The client's connection, a number of its own.
+    pub client: u64,
+    /// Time at which its first byte was read.
+    pub began: Instant,
+    /// Time at which its last answer was written.
+    pub answered: Instant,
+}
+
+/// A batch that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinishedBatch {
+    /// The partition whose key was refilled last, or missed last if none was.
+    pub blocking: PartitionId,
+    /// Time from the first byte to the last refill, or to the last answer if no key was refilled.
+    pub latency: Duration,
+    /// The end of that time.
+    pub at: Instant,
+}
+
+/// A missed key that was refilled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refill {
+    /// The time from the answer to the refill, which the miss cost the application.
+    pub cost: Duration,
+    /// The batch, if it was the last of its keys.
+    pub finished: Option<FinishedBatch>,
+}
