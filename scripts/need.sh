@@ -64,6 +64,7 @@ test_packages() {
   has_python_venv || printf 'python3 python3-venv '
   php -r 'exit(extension_loaded("memcached") ? 0 : 1);' 2>/dev/null || printf 'php-cli php-memcached '
   ruby -e 'require "dalli"' 2>/dev/null || printf 'ruby ruby-dalli '
+  ruby -e 'require "active_support"' 2>/dev/null || printf 'ruby-activesupport '
   # The mechanisms of libmemcached's logins.
   ls /usr/lib/*/sasl2/libplain.so >/dev/null 2>&1 || printf 'libsasl2-modules '
   command -v go >/dev/null || printf 'golang-go '

@@ -185,6 +185,7 @@ fn service() -> Service {
         network: None,
         standings: None,
         times: Arc::default(),
+        batches: None,
     }
 }
 

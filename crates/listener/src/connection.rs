@@ -24,11 +24,12 @@ use sherwood_model::Instant;
 use super::account::{Account, FETCHED_COPIES};
 use super::conversation::{Advance, Answered, Conversation, NextStep};
 use super::counters::{Count, Counters};
-use super::fetch;
+use super::fetch::{self, FetchEnd};
 use super::input::{INPUT_BYTES, PendingInput};
 use super::lent::{Empty, Lent, ReadBuffer};
 use super::mailbox::Mailbox;
 use super::output::Output;
+use super::requests::{BatchCounting, Keys, UnfinishedBatch};
 use super::shared::{ConnectionPermit, Shared};
 use super::slots::Token;
 use super::sockets::Socket;
@@ -74,6 +75,10 @@ pub(super) struct Connection<C, S> {
     pub(super) unpaid: Option<DebtPlace>,
     /// True if its thread has listed it among the clients that finished sending while in debt.
     pub(super) listed: bool,
+    /// The batch of the client's commands, if it waits for a backend or has missed keys.
+    batch: Option<Box<UnfinishedBatch>>,
+    /// The connection's number among those with batches; 0 before the first.
+    number: u64,
     /// The waker of the client's fetches, made with the first one.
     waker: Option<Waker>,
     _permit: ConnectionPermit,
@@ -154,6 +159,14 @@ pub(super) struct ThreadContext<'a> {
     /// A buffer with room for [`INPUT_BYTES`] to read into.
     pub(super) input: Lent<'a, ReadBuffer>,
     pub(super) output: Lent<'a, Output>,
+    /// True if the turn has executed the client's last complete command, which ends its batch.
+    pub(super) is_batch_over: bool,
+}
+
+impl ThreadContext<'_> {
+    fn batches(&self) -> Option<&BatchCounting> {
+        self.shared.service.batches.as_ref()
+    }
 }
 
 /// The result of [reading](Connection::read_input) a client into the input batch.
@@ -207,6 +220,8 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             queued: false,
             unpaid: None,
             listed: false,
+            batch: None,
+            number: 0,
             waker: None,
             _permit: permit,
         }
@@ -438,6 +453,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         match next {
             NextStep::Need(need) => {
                 self.need = need;
+                context.is_batch_over = true;
                 if context.output.is_empty() && self.input.is_empty() {
                     // All commands were quiet.
                     self.socket.acknowledge();
@@ -450,12 +466,15 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             }
             NextStep::Fetch(wanted) => {
                 self.need = 0;
+                self.begin_batch(context);
                 let asked = fetch::queries(&wanted);
                 let fetched = fetch::fetch(context.shared.service.backends.as_ref(), wanted);
                 Ok(self.wait_for_backend(asked, fetched.map(Answered::Fetched), context))
             }
             NextStep::Store(writes) => {
                 self.need = 0;
+                self.begin_batch(context);
+                self.batch.iter_mut().for_each(|batch| batch.note_write());
                 let asked = store::queries(&writes);
                 let stored = store::store(context.shared.service.backends.as_ref(), writes);
                 Ok(self.wait_for_backend(asked, stored.map(Answered::Stored), context))
@@ -468,6 +487,42 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
                 self.stage = Stage::HangingUp;
                 if self.send(context)? { self.hang_up(context) } else { Ok(Turn::Wait(Wait::Output)) }
             }
+        }
+    }
+
+    /// Notes that the client's batch goes on in later turns.
+    fn begin_batch(&mut self, context: &ThreadContext<'_>) {
+        if context.batches().is_some() && self.batch.is_none() {
+            self.batch = Some(Box::new(UnfinishedBatch::new(context.moment.now)));
+        }
+    }
+
+    /// Returns true if the client's batch has begun in an earlier turn, or waits for a backend.
+    pub(super) fn has_batch(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// Adds the `keys` of a turn, which began at `began`, to the client's batch. Counts the batch
+    /// if it `is_over` at `now`.
+    pub(super) fn note_turn(
+        &mut self,
+        counting: &BatchCounting,
+        (began, now): (Instant, Instant),
+        keys: Keys,
+        is_over: bool,
+    ) {
+        if self.number == 0 {
+            self.number = counting.batches.connection_number();
+        }
+        counting.batches.note_writes(began, self.number, &keys);
+        if !is_over && !keys.has_missed() && self.batch.is_none() {
+            return;
+        }
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(UnfinishedBatch::new(began)));
+        batch.add(keys);
+        match is_over {
+            true => batch.finish(counting, now, self.number),
+            false => self.batch = Some(batch),
         }
     }
 
@@ -499,14 +554,20 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             Poll::Ready(answered) => {
                 let latency = context.moment.now.since(*since);
                 match &answered {
-                    Answered::Fetched(results) => context.times.fetched(asked, results, latency),
+                    Answered::Fetched(end) => {
+                        context.times.fetched(asked, &end.results, latency);
+                        if let (Some(batch), Some(counting)) = (&mut self.batch, context.batches()) {
+                            let results = asked.iter().map(|(partition, _)| *partition).zip(&end.results);
+                            batch.note_fetched(counting, context.moment.now, end.last, results);
+                        }
+                    }
                     Answered::Stored(result) => context.times.stored(asked, result, latency),
                 }
                 self.stage = Stage::Open;
                 self.fresh = true;
                 self.resumed = true;
                 match answered {
-                    Answered::Fetched(fetched) => {
+                    Answered::Fetched(FetchEnd { results: fetched, .. }) => {
                         self.held.extend(fetched.iter().flatten().flatten().map(|found| found.value.clone()));
                         self.conversation.resume(context.moment, fetched, &mut self.output);
                     }

@@ -12,6 +12,7 @@ use crate::backends::{FetchResult, StoreFailure};
 use bytes::Bytes;
 use sherwood_model::PartitionId;
 
+use super::fetch::FetchEnd;
 use super::input::Input;
 use super::output::Output;
 use super::shared::Shared;
@@ -132,7 +133,7 @@ pub(super) type Stored = Result<(), StoreFailure>;
 #[derive(Debug)]
 pub(super) enum Answered {
     /// The keys of a [`NextStep::Fetch`].
-    Fetched(Fetched),
+    Fetched(FetchEnd),
     /// The writes of a [`NextStep::Store`].
     Stored(Stored),
 }

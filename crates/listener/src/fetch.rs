@@ -4,42 +4,54 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use sherwood_model::PartitionId;
 use sherwood_model::query_times::Operation;
 
-use super::backends::{Backends, FetchFailure};
-use super::conversation::{Fetched, Wanted};
+use super::backends::{Backends, FetchFailure, FetchResult};
+use super::conversation::Wanted;
 use super::times::Asked;
 
 /// Most keys of a connection that are fetched from backends at a time. A longer key list is fetched
 /// in several rounds.
 pub const FETCH_KEYS_MAX: usize = 64;
 
-/// Fetches `wanted`. The future borrows nothing; its results are in the order of the keys. Keys
-/// that a backend does not answer have failed, as have all keys if there are no backends.
+/// The outcome of a fetch.
+#[derive(Debug)]
+pub(super) struct FetchEnd {
+    /// The results in the order of the keys.
+    pub(super) results: Vec<FetchResult>,
+    /// The partition whose keys came last; none if there are no backends.
+    pub(super) last: Option<PartitionId>,
+}
+
+/// Fetches `wanted`. The future borrows nothing. Keys that a backend does not answer have failed,
+/// as have all keys if there are no backends.
 pub(super) fn fetch(
     backends: Option<&Arc<dyn Backends>>,
     wanted: Vec<Wanted>,
-) -> impl Future<Output = Fetched> + Send + use<> {
-    let mut fetched: Fetched =
+) -> impl Future<Output = FetchEnd> + Send + use<> {
+    let mut results: Vec<FetchResult> =
         wanted.iter().map(|_| Err(FetchFailure::Failed("nobody answered".to_owned()))).collect();
-    let fetches: Vec<_> = backends
+    let mut fetches: FuturesUnordered<_> = backends
         .into_iter()
         .flat_map(|backends| groups(&wanted).into_iter().map(move |group| (backends, group)))
         .map(|(backends, ((partition, within), places))| {
             let keys = places.iter().map(|&place| wanted[place].key.clone()).collect();
             let results = backends.fetch(partition, keys, within);
-            async move { (places, results.await) }
+            async move { (partition, places, results.await) }
         })
         .collect();
     async move {
-        for (places, results) in join_all(fetches).await {
-            for (place, result) in places.into_iter().zip(results) {
-                fetched[place] = result;
+        let mut last = None;
+        while let Some((partition, places, fetched)) = fetches.next().await {
+            last = Some(partition);
+            for (place, result) in places.into_iter().zip(fetched) {
+                results[place] = result;
             }
         }
-        fetched
+        FetchEnd { results, last }
     }
 }
 

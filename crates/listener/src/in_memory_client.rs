@@ -81,7 +81,7 @@ impl InMemoryClient {
     pub fn send(&mut self, moment: Moment, bytes: &[u8]) -> Vec<u8> {
         let backends = self.shared.service.backends.clone();
         self.send_with(moment, bytes, |wanted| {
-            fetch(backends.as_ref(), wanted).now_or_never().expect("backends answer at once")
+            fetch(backends.as_ref(), wanted).now_or_never().expect("backends answer at once").results
         })
     }
 

@@ -17,6 +17,7 @@ use super::foreign_clients::ForeignClients;
 use super::idle::BackgroundWork;
 use super::options::ListenerOptions;
 use super::passwords::Passwords;
+use super::requests::{BatchCounting, TurnKeys};
 use super::routing::{Routing, Target};
 use super::standing::{Standings, TenantStanding};
 use super::tenants::{TenantSlot, UserRoutes};
@@ -47,6 +48,8 @@ pub struct Service {
     pub standings: Option<Arc<dyn Standings>>,
     /// The times of clients' queries.
     pub times: Arc<QueryTimes>,
+    /// The counting of clients' batches as requests; none if they do not count.
+    pub batches: Option<BatchCounting>,
 }
 
 impl Service {
@@ -146,6 +149,8 @@ pub(super) struct Shared {
     counters: Box<[Counters]>,
     /// The times of the queries of each thread.
     times: Box<[ThreadTimes]>,
+    /// The keys of the present turn of each thread.
+    turn_keys: Box<[TurnKeys]>,
     pub(super) connections: Connections,
     pub(super) foreign_clients: ForeignClients,
     /// True if keys may have deadlines that their clients do not state.
@@ -160,6 +165,7 @@ impl Shared {
         Self {
             started: clock.moment(),
             counters: (0..options.threads * slots).map(|_| Counters::default()).collect(),
+            turn_keys: (0..options.threads).map(|_| TurnKeys::default()).collect(),
             times: (0..options.threads).map(|_| ThreadTimes::new(service.times.recorder())).collect(),
             connections: Connections::default(),
             foreign_clients: ForeignClients::default(),
@@ -198,6 +204,11 @@ impl Shared {
     /// Returns the times of a thread's queries.
     pub(super) fn times(&self, thread: usize) -> &ThreadTimes {
         &self.times[thread]
+    }
+
+    /// Returns the keys that the present turn of a thread has missed or written.
+    pub(super) fn turn_keys(&self, thread: usize) -> &TurnKeys {
+        &self.turn_keys[thread]
     }
 
     /// Returns the counts of all threads and clients since the start.

@@ -49,6 +49,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         network: None,
         standings: None,
         times: Arc::default(),
+        batches: None,
     }
 }
 
@@ -160,7 +161,7 @@ impl Client {
         let backends = self.inner.shared.service.backends.clone();
         let mut said = self.inner.send_with(moment, bytes, |wanted| {
             self.on_fetch.iter().for_each(|what| what());
-            fetch(backends.as_ref(), wanted).now_or_never().expect("fakes answer at once")
+            fetch(backends.as_ref(), wanted).now_or_never().expect("fakes answer at once").results
         });
         if self.inner.is_closed() {
             said.extend_from_slice(b"(closed)");

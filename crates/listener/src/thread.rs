@@ -366,13 +366,22 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             moment,
             input: self.input.lend(),
             output: self.output.lend(),
+            is_batch_over: false,
         };
         let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut context)));
         self.work.add(context.output.work.units());
+        let is_batch_over = context.is_batch_over;
         drop(context);
+        let has_batch = self.shared.turn_keys(self.number).any() || client.has_batch();
         if self.timing {
             let latency = self.shared.clock.now().since(moment.now);
-            self.shared.times(self.number).end_turn(latency);
+            let hits = self.shared.times(self.number).end_turn(latency);
+            if let Some(counting) = self.shared.service.batches.as_ref().filter(|_| !has_batch) {
+                counting.count_hits(moment.now + latency, &hits, latency);
+            }
+        }
+        if has_batch {
+            note_batch(&self.shared, self.number, client, moment, is_batch_over);
         }
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
         match turn {
@@ -541,6 +550,21 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         if some_left {
             self.sweeps.watch(wait, now);
         }
+    }
+}
+
+/// Adds a turn of a client, which began at `moment`, to its batch, which may be over.
+#[cold]
+fn note_batch<C: Conversation, S: Socket>(
+    shared: &Shared,
+    thread: usize,
+    client: &mut Connection<C, S>,
+    moment: Moment,
+    is_over: bool,
+) {
+    let keys = shared.turn_keys(thread).take();
+    if let Some(counting) = &shared.service.batches {
+        client.note_turn(counting, (moment.now, shared.clock.now()), keys, is_over);
     }
 }
 

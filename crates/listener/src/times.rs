@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sherwood_cache::Refused;
 use sherwood_model::PartitionId;
-use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome, Recorder};
+use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome, QueryTime, Recorder};
 
 use super::backends::{FetchFailure, FetchResult, StoreFailure};
 
@@ -58,11 +58,16 @@ impl ThreadTimes {
         }
     }
 
-    /// Records the queries noted in a client's turn, which has ended after `latency`.
-    pub(super) fn end_turn(&self, latency: Duration) {
+    /// Records the queries noted in a client's turn, which has ended after `latency`. Returns the
+    /// number of keys that it has read from the cache, by partition, in order.
+    pub(super) fn end_turn(&self, latency: Duration) -> Vec<(PartitionId, u64)> {
+        let mut hits = Vec::new();
         for (kind, times) in self.ended().drain(..) {
             self.recorder.record(kind, latency, times);
+            let is_hit = kind.operation == Operation::Get && kind.time == QueryTime::Ended(QueryOutcome::Hit);
+            hits.extend(kind.partition.filter(|_| is_hit).map(|partition| (partition, times)));
         }
+        hits
     }
 
     /// Records the queries `asked`, whose `results` have come after `latency`.

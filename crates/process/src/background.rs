@@ -182,6 +182,7 @@ mod tests {
             network: None,
             standings: None,
             times: Arc::default(),
+            batches: None,
         };
         let running = Bound::bind(options).expect("a port").serve(
             Protocol::Memcached,

@@ -131,7 +131,7 @@ impl Session<'_> {
                 let name = key.slice_ref(&key[key.len() - name.len()..]);
                 misses.list.push(Miss { at: out.len(), target, key, name });
             } else {
-                self.note(target, Operation::Get, false);
+                self.note_miss(target, name);
             }
             return;
         }

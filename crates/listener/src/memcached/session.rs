@@ -19,6 +19,7 @@ use crate::clock::Moment;
 use crate::conversation::Wanted;
 use crate::counters::{Count, Counters};
 use crate::output::Output;
+use crate::requests::TurnKeys;
 use crate::routing::{Routing, Target};
 use crate::shared::Shared;
 use crate::tenants::TenantSlot;
@@ -36,6 +37,8 @@ pub(super) struct Session<'a> {
     pub(super) counters: &'a Counters,
     /// Times of the thread's queries.
     pub(super) times: &'a ThreadTimes,
+    /// Keys of the thread's present turn.
+    pub(super) turn_keys: &'a TurnKeys,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
 }
@@ -64,7 +67,8 @@ impl<'a> Session<'a> {
         received: Option<&'a Received>,
     ) -> Self {
         let (routing, counters) = (shared.service.routing(slot), shared.counters(thread, slot));
-        Self { shared, slot, routing, counters, times: shared.times(thread), received }
+        let (times, turn_keys) = (shared.times(thread), shared.turn_keys(thread));
+        Self { shared, slot, routing, counters, times, turn_keys, received }
     }
 }
 
@@ -136,7 +140,7 @@ impl Session<'_> {
         let Some((target, key)) = self.routing.find(storage.key) else { return NO_BACKEND };
         let store = || self.store_at(moment, target, key, storage, work);
         let stored = self.shared.service.write(target, key, store);
-        self.note_set(target, stored.map(|answer| answer == reply::STORED));
+        self.note_set((target, key), stored.map(|answer| answer == reply::STORED));
         match stored {
             Ok(answer) => {
                 if answer == reply::STORED {
@@ -195,8 +199,9 @@ impl Session<'_> {
         }
     }
 
-    /// Notes the end of a command that stores a value, with true if it has stored it.
-    pub(super) fn note_set(&self, target: Target, stored: Result<bool, Refused>) {
+    /// Notes the end of a command that stores a value of a key, with true if it has stored it.
+    pub(super) fn note_set(&self, (target, name): (Target, &[u8]), stored: Result<bool, Refused>) {
+        self.turn_keys.note_written(self.shared.service.batches.as_ref(), target.partition, name);
         self.times.note(target.partition, Operation::Set, of_set(stored));
     }
 
@@ -204,6 +209,12 @@ impl Session<'_> {
     pub(super) fn note(&self, target: Target, operation: Operation, found: bool) {
         let outcome = if found { QueryOutcome::Hit } else { QueryOutcome::Miss };
         self.times.note(target.partition, operation, outcome);
+    }
+
+    /// Notes that a key is answered as a miss.
+    pub(super) fn note_miss(&self, target: Target, name: &[u8]) {
+        self.note(target, Operation::Get, false);
+        self.turn_keys.note_missed(self.shared.service.batches.as_ref(), target.partition, name);
     }
 
     pub(super) fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {

@@ -374,8 +374,10 @@ impl Session<'_> {
             };
             let found = found.flatten();
             // A miss may be fetched, and ends with that.
-            if found.is_some() || !target.read_through {
-                self.note(target, Operation::Get, found.is_some());
+            match &found {
+                Some(_) => self.note(target, Operation::Get, true),
+                None if target.read_through => {}
+                None => self.note_miss(target, name),
             }
             found
         });
@@ -421,8 +423,17 @@ impl Session<'_> {
         self.shared.times(self.thread).note(target.partition, operation, outcome);
     }
 
-    /// Notes the end of a store, with true if the value was stored.
-    pub(super) fn note_set(&self, target: Target, stored: Result<bool, Refused>) {
+    /// Notes that a key is answered as a miss.
+    fn note_miss(&self, target: Target, name: &[u8]) {
+        self.note(target, Operation::Get, false);
+        let batches = self.shared.service.batches.as_ref();
+        self.shared.turn_keys(self.thread).note_missed(batches, target.partition, name);
+    }
+
+    /// Notes the end of a store of a key, with true if the value was stored.
+    pub(super) fn note_set(&self, (target, name): (Target, &[u8]), stored: Result<bool, Refused>) {
+        let batches = self.shared.service.batches.as_ref();
+        self.shared.turn_keys(self.thread).note_written(batches, target.partition, name);
         self.shared.times(self.thread).note(target.partition, Operation::Set, of_set(stored));
     }
 

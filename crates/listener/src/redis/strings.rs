@@ -71,7 +71,8 @@ fn set_if(
         let (expires, received) = (expires.or(kept), session.received);
         (Change::Store(NewItem { expires, received, ..NewItem::bytes(value) }), true)
     })?;
-    session.note_set(target, stored);
+    let name = session.routing().find(key).map_or(key, |(_, name)| name);
+    session.note_set((target, name), stored);
     let stored = stored.map_err(|refused| session.refused(refused))?;
     session.counters.increment(Count::CmdSet);
     if stored {
@@ -365,7 +366,7 @@ impl Session<'_> {
                 exclusive.held.borrow_mut().update(target.partition, name, &access, set)
             }
         };
-        self.note_set(target, stored.map(|()| true));
+        self.note_set((target, name), stored.map(|()| true));
         stored.map_err(|refused| self.refused(refused))?;
         self.counters.increment(Count::TotalItems);
         Ok(())
@@ -389,7 +390,7 @@ impl Session<'_> {
                 exclusive.held.borrow_mut().update(target.partition, name, &access, add)
             }
         };
-        self.note_set(target, added);
+        self.note_set((target, name), added);
         let added = added.map_err(|refused| self.refused(refused))?;
         self.counters.add(Count::TotalItems, u64::from(added));
         Ok(added)

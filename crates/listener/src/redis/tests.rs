@@ -66,6 +66,7 @@ impl Listener {
             network: None,
             standings: None,
             times: Arc::default(),
+            batches: None,
         })
     }
 

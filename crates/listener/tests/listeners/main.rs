@@ -7,6 +7,7 @@
 )]
 
 mod asked;
+mod batches;
 mod binary;
 mod broken;
 mod clients;

@@ -27,12 +27,25 @@ pub(crate) fn php_program(name: &str, port: u16, further: &[&str]) -> bool {
 /// Runs a program of `tests/conformance/ruby` with Dalli.
 #[track_caller]
 pub(crate) fn ruby_program(name: &str, port: u16, further: &[&str]) -> bool {
-    let remedy = "apt-get install ruby ruby-dalli";
-    let Some(found) = run(Command::new("ruby").args(["-e", "require 'dalli'"]), remedy) else {
+    ruby_program_with("dalli", "ruby-dalli", (name, port, further))
+}
+
+/// Runs a program of `tests/conformance/ruby` with the cache store of Rails.
+#[track_caller]
+pub(crate) fn rails_program(name: &str, port: u16, further: &[&str]) -> bool {
+    ruby_program_with("active_support", "ruby-activesupport", (name, port, further))
+}
+
+/// Runs a program that needs this library, which a Debian package contains.
+#[track_caller]
+fn ruby_program_with(library: &str, package: &str, (name, port, further): (&str, u16, &[&str])) -> bool {
+    let remedy = format!("apt-get install ruby ruby-dalli {package}");
+    let require = format!("require 'dalli'; require '{library}'");
+    let Some(found) = run(Command::new("ruby").args(["-e", &require]), &remedy) else {
         return false;
     };
     if !found.status.success() {
-        missing("ruby-dalli", remedy);
+        missing(package, &remedy);
         return false;
     }
     ask(Command::new("ruby").arg(conformance().join("ruby").join(name)), port, further);

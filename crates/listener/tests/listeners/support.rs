@@ -13,8 +13,8 @@ use std::time::{Duration, Instant as Monotonic, SystemTime};
 use sherwood_cache::{Cache, Options, Partition};
 use sherwood_dispatch::Charged;
 use sherwood_listener::{
-    Address, Backends, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions, Passwords,
-    Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
+    Address, Backends, BatchCounting, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions,
+    Passwords, Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
 };
 use sherwood_model::query_times::{LatencyHistogram, QueryKind, QueryTimes};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
@@ -136,6 +136,19 @@ impl Server {
         Self::run(protocol, options, Service { network: Some(network), ..service })
     }
 
+    /// Starts a listener of either protocol whose clients' batches are counted. Misses are fetched
+    /// from `backends`, if there are any.
+    pub(crate) fn counting(
+        protocol: Protocol,
+        options: ListenerOptions,
+        backends: Option<Arc<dyn Backends>>,
+        batches: BatchCounting,
+    ) -> Self {
+        let routing = Routing::single(target(0, backends.is_some()));
+        let service = service(routing, backends, PLACES, None);
+        Self::run(protocol, options, Service { batches: Some(batches), ..service })
+    }
+
     fn serve(
         protocol: Protocol,
         options: ListenerOptions,
@@ -240,6 +253,7 @@ fn service(
         network: None,
         standings: None,
         times: Arc::default(),
+        batches: None,
     }
 }
 

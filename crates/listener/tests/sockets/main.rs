@@ -12,6 +12,8 @@
 //!   its connection broke. The expected answers are computed beforehand by a conversation without
 //!   sockets and other clients;
 //! - a client that follows the protocol, reads, and is not cut off receives all of them;
+//! - a request made of a batch takes no longer than the simulation, and a refill costs at most 10
+//!   s and counts once; nobody refills what a listener fetches;
 //! - when all clients have gone, no connection and no buffer is left;
 //! - the listener does not panic.
 //!
@@ -24,6 +26,7 @@
 )]
 
 mod backends;
+mod batches;
 mod binary;
 mod client;
 mod draw;
@@ -116,6 +119,9 @@ const MUST_HAPPEN: &[&str] = &[
     "answer after its client left",
     "answer late",
     "answer to a write late",
+    "batch: never refilled",
+    "batch: refilled",
+    "batch: request",
     "client: all answers received",
     "client: closed",
     "client: closed by timeout",

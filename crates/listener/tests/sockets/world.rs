@@ -17,6 +17,7 @@ use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
 use crate::Seen;
 use crate::backends::{self, PendingFetch, START, SimulatedBackends};
+use crate::batches::CountedRequests;
 use crate::client::{Client, Fate};
 use crate::draw::Draw;
 use crate::network::{Link, SimulatedSignal, SimulatedSockets};
@@ -116,6 +117,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         network: None,
         standings: None,
         times: Arc::default(),
+        batches: None,
     };
     let cache = cache();
     let backends = backends::late(Arc::clone(&cache));
@@ -178,7 +180,8 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     }
     let world = Rc::new(RefCell::new(world));
     let network = has_rates.then(|| Arc::new(SimulatedRates::new(seed)) as Arc<dyn Charged>);
-    let service = Service { network, ..service(cache, &backends) };
+    let (requests, counting) = CountedRequests::counting(&world.borrow().clock);
+    let service = Service { network, batches: Some(counting.clone()), ..service(cache, &backends) };
     let sockets = SimulatedSockets(Rc::clone(&world));
     let listener = match protocol {
         Protocol::Memcached | Protocol::MemcachedBinary => {
@@ -190,6 +193,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
     listener.run().expect("simulated sockets can be waited for");
     let mut world = world.borrow_mut();
     world.read_the_rest();
+    requests.check(&counting, read_through, &mut world.seen);
     std::mem::take(&mut world.seen)
 }
 

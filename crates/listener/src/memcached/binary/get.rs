@@ -63,7 +63,7 @@ impl Session<'_> {
             let name = key.slice_ref(&key[key.len() - name.len()..]);
             return Some(Miss { at: out.len(), target, echo, quiet, with_key, key, name });
         }
-        self.note(target, Operation::Get, false);
+        self.note_miss(target, name);
         if !quiet {
             response::miss(out, echo, returned);
         }

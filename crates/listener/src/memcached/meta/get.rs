@@ -79,7 +79,7 @@ impl Session<'_> {
                 if asked.target.read_through && self.shared.service.backends.is_some() {
                     return Some(asked.wanted());
                 }
-                self.note(asked.target, Operation::Get, false);
+                self.note_miss(asked.target, asked.name);
                 self.settle(asked, &options, Before::default(), None, out);
             }
         }

@@ -68,6 +68,7 @@ fn listener() -> Listener {
         passwords: Some(Arc::new(Users)),
         standings: Some(Arc::new(Quotas)),
         times: Arc::default(),
+        batches: None,
     })
 }
 
