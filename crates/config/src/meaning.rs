@@ -139,6 +139,20 @@ pub struct Listener {
     pub route: Route,
     /// Handling of misses and writes.
     pub mode: Mode,
+    /// Counting of clients' batches as requests.
+    pub requests: BatchMode,
+}
+
+/// Counting of the batches of a listener's clients as requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchMode {
+    /// They count while no requests are told by other means.
+    #[default]
+    Auto,
+    /// They always count.
+    Always,
+    /// They never count.
+    Never,
 }
 
 /// Selection of the backend that a key belongs to.

@@ -35,7 +35,7 @@ use crate::reload::ReloadRequests;
 use crate::spans::Spans;
 use crate::tenants::{TenantCounters, TenantNetwork};
 use crate::traces::TraceIntake;
-use sherwood_listener::{Address, Meter, Reading};
+use sherwood_listener::{Address, ClientBatches, Meter, Reading};
 
 /// The state shared by all handlers and threads.
 pub(crate) struct Core {
@@ -85,6 +85,8 @@ pub(crate) struct Core {
     pub(crate) instances: Vec<Arc<Instance>>,
     /// Permits for readers of the event stream.
     pub(crate) event_streams: Arc<Semaphore>,
+    /// The batches of listeners' clients, of which requests are made.
+    pub(crate) batches: Arc<ClientBatches>,
     /// The times of queries.
     pub(crate) times: Arc<QueryTimes>,
     /// The times of the gateway's queries.

@@ -44,8 +44,16 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    fn count(&mut self, met: bool) {
-        *(if met { &mut self.met } else { &mut self.missed }) += 1;
+    /// Returns the share that is left of the requests that may exceed the bound of an SLO of this
+    /// percentile; none without requests, or if none may exceed it.
+    #[must_use]
+    pub(crate) fn budget_left_ratio(&self, percentile: f64) -> Option<f64> {
+        let allowed = (self.met + self.missed) as f64 * (1.0 - percentile / 100.0);
+        (allowed > 0.0).then(|| 1.0 - self.missed as f64 / allowed)
+    }
+
+    fn count(&mut self, met: bool, times: u64) {
+        *(if met { &mut self.met } else { &mut self.missed }) += times;
     }
 }
 
@@ -57,8 +65,8 @@ pub(crate) struct SharedOutcomes {
 }
 
 impl SharedOutcomes {
-    pub(crate) fn count(&self, met: bool) {
-        (if met { &self.met } else { &self.missed }).fetch_add(1, Relaxed);
+    pub(crate) fn count(&self, met: bool, times: u64) {
+        (if met { &self.met } else { &self.missed }).fetch_add(times, Relaxed);
     }
 
     pub(crate) fn read(&self) -> Outcomes {
@@ -112,13 +120,19 @@ impl Slos {
         Err(names.cloned().collect())
     }
 
-    /// Records a request that ended at `at`.
-    pub(crate) fn record(&self, now: Instant, at: Instant, counted: Counted, request: FinishedRequest) {
+    /// Records a number of equal requests that ended at `at`.
+    pub(crate) fn record(
+        &self,
+        now: Instant,
+        at: Instant,
+        counted: Counted,
+        (request, times): (FinishedRequest, u64),
+    ) {
         for index in [counted.class, counted.tenant].into_iter().flatten() {
             let mut kept = lock(&self.0[index].1);
-            if kept.requests.record(now, at, request) {
+            if kept.requests.record_times(now, at, request, times) {
                 let met = within(request.latency_us, kept.monitor.slo().bound);
-                kept.outcomes.count(met);
+                kept.outcomes.count(met, times);
             }
         }
     }
@@ -148,12 +162,19 @@ impl Slos {
         })
     }
 
+    /// Returns every SLO and the outcomes of its requests, in the order of the setup.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&SloScope, Slo, Outcomes)> {
+        self.0.iter().map(|(to, kept)| {
+            let kept = lock(kept);
+            (to, kept.monitor.slo(), kept.outcomes)
+        })
+    }
+
     /// Returns every class that has an SLO, with the SLO and the outcomes of its requests.
     pub(crate) fn classes(&self) -> impl Iterator<Item = (&str, Slo, Outcomes)> {
-        self.0.iter().filter_map(|(to, kept)| {
-            let SloScope::Class(class) = to else { return None };
-            let kept = lock(kept);
-            Some((class.as_str(), kept.monitor.slo(), kept.outcomes))
+        self.outcomes().filter_map(|(to, slo, outcomes)| match to {
+            SloScope::Class(class) => Some((class.as_str(), slo, outcomes)),
+            SloScope::Tenant(_) => None,
         })
     }
 }
@@ -198,7 +219,7 @@ mod tests {
         let now = Instant::from_secs(5);
         let request = FinishedRequest::new(Duration::from_millis(20), None);
         for (class, tenant) in [(Some("page"), 0), (Some("search"), 1), (None, 0)] {
-            slos.record(now, now, slos.counted(class, TenantId(tenant)), request);
+            slos.record(now, now, slos.counted(class, TenantId(tenant)), (request, 1));
         }
         assert_eq!(slos.observe(now), Some(Instant::from_secs(10)));
         let fared: Vec<_> =

@@ -166,6 +166,11 @@ pub(crate) struct RawListener {
     /// True if the cache keeps written values of keys that it does not have.
     #[schemars(extend("default" = true))]
     pub(crate) write_admit: Key<bool>,
+    /// Counting of its clients' [batches](how-it-decides.md#plain-cache-clients) as requests:
+    /// `"auto"`, while no request came by gateway, reports or traces within `rbc_window`;
+    /// `"batches"`, always; or `"off"`, never.
+    #[schemars(extend("default" = "auto", "enum" = ["auto", "batches", "off"]))]
+    pub(crate) requests: Key<String>,
 }
 
 impl RawListener {

@@ -6,7 +6,7 @@ use crate::spanned::Spanned;
 use sherwood_model::BackendId;
 
 use crate::flags::Flags;
-use crate::meaning::{BackendConfig, Listener, Mode, Route, WriteThrough};
+use crate::meaning::{BackendConfig, BatchMode, Listener, Mode, Route, WriteThrough};
 use crate::problem::{Origin, Problems};
 use crate::raw::{RawFile, RawListener};
 use crate::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
@@ -25,6 +25,7 @@ const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
 const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
 const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
 const WRITE_FIRST: Setting = Setting::new("[[listener]]", "write_first", "\"store\"");
+const REQUESTS: Setting = Setting::new("[[listener]]", "requests", "\"auto\"");
 const OTLP: Setting = Setting::new("[otlp]", "bind", "\"127.0.0.1:4317\"");
 const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 
@@ -182,6 +183,7 @@ fn listener(
         &Protocol::ALL.map(|protocol| (protocol.name(), protocol)),
     );
     let mode = handling(raw, problems);
+    let requests = one_of(problems, REQUESTS, given(&raw.requests), &BATCH_MODES);
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
     let address = bind_address(setting, bind, given(&raw.permissions), problems);
     let auth_file = access::auth_file(raw, problems);
@@ -194,9 +196,12 @@ fn listener(
     }
     Some((
         bind.origin.clone(),
-        Listener { protocol, bind: address?, auth_file, tls, tenant, route: route?, mode },
+        Listener { protocol, bind: address?, auth_file, tls, tenant, route: route?, mode, requests },
     ))
 }
+
+const BATCH_MODES: [(&str, BatchMode); 3] =
+    [("auto", BatchMode::Auto), ("batches", BatchMode::Always), ("off", BatchMode::Never)];
 
 fn handling(raw: &RawListener, problems: &mut Problems<'_>) -> Mode {
     let cache_first =

@@ -89,6 +89,7 @@ mod meaning {
             bind,
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
+            requests: BatchMode::Auto,
         };
         let listeners = [
             (Protocol::Memcached, tcp("127.0.0.1:11211")),

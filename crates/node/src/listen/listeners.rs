@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use sherwood_config::TenancySetup;
+use sherwood_config::{BatchMode, TenancySetup};
 use sherwood_dispatch::Charged;
 use sherwood_listener::{
-    Address, BackgroundWork, Bound, BufferBytes, Clock, ConnectionLimit, Passwords, Protocol, Running,
-    Service,
+    Address, BackgroundWork, BatchCounting, Bound, BufferBytes, Clock, ConnectionLimit, Passwords, Protocol,
+    Running, Service,
 };
 use sherwood_ports::PassedSockets;
 use sherwood_ports::access::{PasswordFile, UserTenants, Users};
@@ -196,6 +196,7 @@ impl Listeners {
             network: core.network.as_ref().map(|network| network.gate() as Arc<dyn Charged>),
             standings: standings(core),
             times: Arc::clone(&core.times),
+            batches: batches(core, setup.requests),
             connection_limit: Arc::clone(&self.connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),
@@ -240,6 +241,16 @@ impl Ready {
         }
         Ok(Self { setup: setup.clone(), bound, passwords })
     }
+}
+
+/// Returns the counting of a listener's batches; none if they never count.
+fn batches(core: &Core, mode: BatchMode) -> Option<BatchCounting> {
+    let always = match mode {
+        BatchMode::Never => return None,
+        BatchMode::Auto => false,
+        BatchMode::Always => true,
+    };
+    Some(BatchCounting { batches: Arc::clone(&core.batches), always })
 }
 
 /// Waits until a listener that was told to stop has ended.

@@ -2,6 +2,7 @@
 
 mod behind;
 mod listeners;
+mod requests;
 mod routes;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::start::StartError;
 use crate::tenants::NodeStandings;
 
 pub(crate) use listeners::Listeners;
+pub(crate) use requests::NodeBatchRequests;
 
 /// Binds a listener, or takes its socket of those `passed`.
 pub(crate) fn bind(

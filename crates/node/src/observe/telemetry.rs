@@ -34,6 +34,8 @@ pub(crate) struct Telemetry {
     timing_misses: AtomicBool,
     rbc_window: Duration,
     finished: AtomicU64,
+    /// Time of the last request that was told, not made of a batch, in nanoseconds; 0 before.
+    told_ns: AtomicU64,
     keys: AtomicU64,
 }
 
@@ -77,12 +79,13 @@ impl Telemetry {
             timing_misses: AtomicBool::new(false),
             rbc_window,
             finished: AtomicU64::new(0),
+            told_ns: AtomicU64::new(0),
             keys: AtomicU64::new(0),
         }
     }
 
-    /// Records a request that ended at `at`, in the global SLO and in those of `counted`; returns
-    /// false when it is too old to count.
+    /// Records a request that the gateway, a report or a trace has told and that ended at `at`, in
+    /// the global SLO and in those of `counted`; returns false when it is too old to count.
     pub(crate) fn request(
         &self,
         now: Instant,
@@ -90,14 +93,34 @@ impl Telemetry {
         counted: Counted,
         request: FinishedRequest,
     ) -> bool {
-        self.slos.record(now, at, counted, request);
-        let counts = self.window().record(now, at, request);
-        self.finished.fetch_add(counts.into(), Relaxed);
+        self.told_ns.fetch_max(now.as_nanos(), Relaxed);
+        self.batches(now, at, counted, request, 1)
+    }
+
+    /// Records `times` equal requests made of listeners' batches, like
+    /// [`request`](Self::request).
+    pub(crate) fn batches(
+        &self,
+        now: Instant,
+        at: Instant,
+        counted: Counted,
+        request: FinishedRequest,
+        times: u64,
+    ) -> bool {
+        self.slos.record(now, at, counted, (request, times));
+        let counts = self.window().record_times(now, at, request, times);
         if counts {
+            self.finished.fetch_add(times, Relaxed);
             let bound = Duration::from_nanos(self.slo_bound_ns.load(Relaxed));
-            self.outcomes.count(within(request.latency_us, bound));
+            self.outcomes.count(within(request.latency_us, bound), times);
         }
         counts
+    }
+
+    /// Returns true if a request was told within the window of decisions, not made of a batch.
+    pub(crate) fn has_told_requests(&self, now: Instant) -> bool {
+        let told = self.told_ns.load(Relaxed);
+        told > 0 && now.since(Instant::from_nanos(told)) <= self.rbc_window
     }
 
     /// Records that `backend`, or its cache partition, answered `keys` keys after `latency`.

@@ -192,6 +192,7 @@ fn listener(listener: &sherwood_config::Listener, config: &Config, threads: usiz
             Mode::WriteThrough(through) => Some(through),
             Mode::LookAside | Mode::ReadThrough => None,
         },
+        requests: listener.requests,
         threads,
         idle_timeout: config.server.idle_timeout,
         pin_threads: config.server.pin_threads,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use sherwood_cache::DeadlineOptions;
 use sherwood_config::{
-    AccessSetup, DeadlineRule, InstancesSetup, Protocol, SchedulerSetup, SchedulerSource, SloSetup,
-    SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
+    AccessSetup, BatchMode, DeadlineRule, InstancesSetup, Protocol, SchedulerSetup, SchedulerSource,
+    SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
 };
 use sherwood_control::Pin;
 use sherwood_model::{BackendId, Slo, TenantId};
@@ -182,6 +182,8 @@ pub struct ListenerSetup {
     pub read_through: bool,
     /// Handling of writes that go to the backend; none if they change the cache alone.
     pub write_through: Option<WriteThrough>,
+    /// Counting of clients' batches as requests.
+    pub requests: BatchMode,
     /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
     /// True if each thread is pinned to one core.

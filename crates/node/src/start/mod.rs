@@ -56,7 +56,7 @@ use crate::control::{
 };
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
-use crate::listen::{self, Listeners};
+use crate::listen::{self, Listeners, NodeBatchRequests};
 use crate::names::Names;
 use crate::observe::events::Events;
 use crate::observe::history::{self, NodeHistory};
@@ -71,7 +71,7 @@ use crate::spans::{AttemptSpans, SPANS_BYTES_MAX, Spans};
 use crate::tenants::{TenantCounters, TenantNetwork};
 use crate::threads::{self, Keeper, Worker};
 use crate::traces::{self, TraceIntake};
-use sherwood_listener::{Address, BufferBytes};
+use sherwood_listener::{Address, BufferBytes, ClientBatches};
 
 pub use error::StartError;
 use ports::{Port, PortKind};
@@ -141,11 +141,7 @@ impl Node {
         instances::start(&core.instances, &report, runtime.handle());
         let places = setup.listener_connections_max;
         let listeners = Mutex::new(Listeners::start(&core, &setup.listeners, bound, places, entropy)?);
-        let recorded = Arc::clone(&core);
-        let record = move |now| history::record(&recorded, now);
-        let control =
-            threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control), record);
-        let control = control.map_err(StartError::Thread)?;
+        let control = control_thread(&core).map_err(StartError::Thread)?;
         Ok(Self {
             admin: address_of(admin.as_ref()),
             otlp: address_of(otlp.as_ref()),
@@ -264,6 +260,16 @@ impl Node {
             snapshot::keep(&snapshot, &core);
         }
     }
+}
+
+/// Starts the control thread, which also ends clients' batches and takes the history's readings.
+fn control_thread(core: &Arc<Core>) -> io::Result<Worker> {
+    let recorded = Arc::clone(core);
+    let record = move |now| {
+        recorded.batches.expire(now);
+        history::record(&recorded, now)
+    };
+    threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control), record)
 }
 
 /// The port of OTLP over gRPC. Chosen: exporters keep one connection each, and a large site has a
@@ -438,15 +444,15 @@ impl Parts {
         let actuator = self.actuator(setup, &instances, keeper);
         let counters = self.counters(&names, tenancy.as_ref());
         let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
-        let Engine { clock, entropy: _, policy, budgets, cache, memory: _, network, times } = engine;
-        let tenants = tenancy.clone().zip(counters.clone());
-        let levels = levels(setup, policy, budgets, &names, tenants)?;
+        let Engine { clock, entropy, policy, budgets, cache, memory: _, network, times } = engine;
+        let levels = levels(setup, policy, budgets, &names, tenancy.clone().zip(counters.clone()))?;
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
         let (telemetry, losses, events) =
             (Arc::clone(&parts.telemetry), Arc::clone(&parts.losses), Arc::clone(&parts.events));
         let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
         control.start().expect("the baselines fit the cache");
         Ok(Core {
+            batches: batches(setup, clock, &telemetry, &names, entropy.draw()),
             clock,
             names,
             cache,
@@ -501,6 +507,19 @@ fn levels(
     let (bytes, divided) = (setup.divided_bytes(), (names, &budgets[..]));
     let (levels, record) = TenantRecord::open(tenancy, bytes, &*policy, &setup.control, divided, counters)?;
     Ok((Levels::Two(Box::new(levels)), Some(record)))
+}
+
+/// Creates the batches of listeners' clients, whose requests `telemetry` records.
+fn batches(
+    setup: &Setup,
+    clock: Clock,
+    telemetry: &Arc<Telemetry>,
+    names: &Names,
+    seed: u64,
+) -> Arc<ClientBatches> {
+    let timeout = |backend: BackendId| setup.backends[backend.index()].dispatch.timeout;
+    let requests = NodeBatchRequests::new(clock, telemetry, names, timeout);
+    Arc::new(ClientBatches::new(names.partitions().len(), seed, Arc::new(requests)))
 }
 
 fn history_of(setup: &Setup) -> NodeHistory {

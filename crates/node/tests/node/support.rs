@@ -292,6 +292,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
         route: RouteSetup::Backend(BackendId::from_index(backend)),
         read_through: true,
         write_through: None,
+        requests: sherwood_config::BatchMode::Auto,
         threads: 1,
         idle_timeout: None,
         pin_threads: false,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
+use sherwood_model::batches::MissCounts;
 
 use super::{Labels, counters, gauges};
 use crate::core::Core;
@@ -61,6 +62,10 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     let kicks = [(Count::IdleKicks, ["idle"]), (Count::SlowKicks, ["slow"])];
     let help = "Connections closed as nothing arrived (idle) or was read (slow)";
     counters(encoder, "listener_closed_connections", help, listeners.labelled(["reason"], &kicks))?;
+    let MissCounts { refilled, unfilled, unwatched } = core.batches.counts();
+    let ends = [("refilled", refilled), ("unfilled", unfilled), ("unwatched", unwatched)];
+    let ends = ends.map(|(end, count)| (vec![("end", end.to_owned())], count)).to_vec();
+    counters(encoder, "missed_keys", "Missed keys of look-aside clients, by their end", ends)?;
     PLAIN.into_iter().try_for_each(|(count, name, help)| {
         counters(encoder, name, help, listeners.each(|seen| seen.counts.get(count)))
     })
