@@ -33,6 +33,7 @@
 //! ```
 
 mod backend;
+mod batches;
 mod events;
 mod frontier;
 mod key;

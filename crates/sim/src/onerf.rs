@@ -20,6 +20,7 @@ use thiserror::Error;
 pub use self::fork::ForkError;
 
 use crate::backend::{SimulatedBackend, limit_at};
+use crate::batches::Batches;
 use crate::key::Key;
 use crate::partitions::Partitions;
 use crate::record::Recorder;
@@ -134,14 +135,20 @@ impl Family for OneRf {
     fn finish(world: &mut World, live: Live<Key, Vec<Query<Key>>>, finished: FinishedRequest) {
         let Some(request) = live.request else { return };
         let now = world.now;
-        let Self { reports, recorder, sizes, .. } = &mut world.family;
+        let Self { reports, recorder, sizes, setup, .. } = &mut world.family;
         let report = &mut reports[usize::from(live.node)];
-        report.requests.push((now, finished));
+        if !setup.knobs.batches {
+            report.requests.push((now, finished));
+        }
         recorder.request(now, finished);
+        let mut batches = setup.knobs.batches.then(Batches::default);
         request.each_latency_group(|ended| {
             recorder.keys(now, ended);
             report.queries.push((now, ended));
+            batches.iter_mut().for_each(|batches| batches.add(ended));
         });
+        let batches = batches.into_iter().flat_map(Batches::requests);
+        report.requests.extend(batches.map(|batch| (now, batch)));
         if let Some(sizes) = sizes {
             request.answers().for_each(|(backend, key, _)| sizes.end(backend, *key));
         }

@@ -45,7 +45,7 @@ impl Setting {
 }
 
 /// All settings.
-const SETTINGS: [Setting; 22] = [
+const SETTINGS: [Setting; 23] = [
     setting(
         "walk",
         "given|N",
@@ -78,6 +78,11 @@ const SETTINGS: [Setting; 22] = [
     setting("eviction", "lru|s3-fifo", "eviction order of the caches"),
     setting("resize", "at-once|BYTES", "bytes a second that leave a shrinking partition"),
     setting("stale", "SECONDS", "additional age of the statistics that decisions use"),
+    setting(
+        "requests",
+        "told|batches",
+        "what decisions know: whole requests, or the batch of each backend alone",
+    ),
     setting("servers", "N", "application servers, 1 to 1024"),
     setting("cache", "RATIO", "each server's cache, as a share of the profile's"),
     setting("load", "RATIO", "rate of requests, as a share of the profile's"),
@@ -161,6 +166,7 @@ impl Knobs {
             "resize" if value == "at-once" => self.resize = Resize::AtOnce,
             "resize" => self.resize = Resize::BytesPerSecond(number(value)?),
             "stale" => self.stale = seconds(value)?,
+            "requests" => self.batches = choice(value, [("told", false), ("batches", true)])?,
             "servers" => self.servers = Some(number(value)?),
             "cache" => self.cache_ratio = number(value)?,
             "load" => self.load_ratio = number(value)?,
@@ -185,6 +191,11 @@ pub(crate) fn number<N: FromStr>(text: &str) -> Option<N> {
 fn word<'a, W: Deserialize<'a>>(text: &'a str) -> Option<W> {
     let text: StrDeserializer<'_, ValueError> = text.into_deserializer();
     W::deserialize(text).ok()
+}
+
+/// Returns the meaning of one of some words.
+fn choice<T>(text: &str, choices: [(&str, T); 2]) -> Option<T> {
+    choices.into_iter().find_map(|(word, meaning)| (word == text).then_some(meaning))
 }
 
 /// Parses a number of seconds, which may have decimals.
@@ -230,6 +241,7 @@ mod tests {
             "s3-fifo",
             "1000",
             "3",
+            "batches",
             "2",
             "0.5",
             "1.1",
