@@ -2,15 +2,18 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use axum::Json;
 use axum::extract::State;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use sherwood_dispatch::{Counters, ReplicaStats, Stats};
 use sherwood_ports::http::{InPath, JsonBody, Problem};
 use sherwood_store::{Limit, Limits};
 
+use crate::backend::BackendDriver;
 use crate::core::Core;
 
 /// A backend, as the admin API shows it.
@@ -23,6 +26,57 @@ pub(crate) struct BackendView {
     replicas: usize,
     /// The limits in force; null for a backend that cannot be limited.
     limits: Option<LimitsView>,
+    /// Keys since the start, by what became of them.
+    keys: KeysView,
+    /// The replicas, in the order of the configuration.
+    replica_states: Vec<ReplicaView>,
+}
+
+/// Keys that a backend was asked for since the start.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "BackendKeys")]
+struct KeysView {
+    /// All keys that the cache did not have.
+    asked: u64,
+    /// Keys whose call failed.
+    failed: u64,
+    /// Keys that were not answered within the timeout.
+    timed_out: u64,
+    /// Keys that a bound, a rate or an admission rule refused.
+    rejected: u64,
+    /// Keys answered with a stale value.
+    stale: u64,
+}
+
+/// A replica of a backend at this moment.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Replica")]
+struct ReplicaView {
+    /// False while the replica gets no calls because those before have failed.
+    up: bool,
+    /// Calls that it works on.
+    in_flight: u32,
+    /// Calls that wait for it.
+    waiting: u32,
+}
+
+impl KeysView {
+    fn of(backend: &BackendDriver, stats: &Stats) -> Self {
+        let Counters { asked, failed, timed_out, refused, ramped, .. } = stats.counters;
+        Self {
+            asked,
+            failed,
+            timed_out,
+            rejected: refused + ramped,
+            stale: backend.stale_answers.load(Relaxed),
+        }
+    }
+}
+
+impl From<&ReplicaStats> for ReplicaView {
+    fn from(stats: &ReplicaStats) -> Self {
+        Self { up: stats.up, in_flight: stats.in_flight_calls, waiting: stats.queued_calls }
+    }
 }
 
 /// The limits of an embedded store; null where there is none.
@@ -78,13 +132,20 @@ impl JsonSchema for LimitChange {
 
 pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<BackendView>> {
     let view = |(index, name): (usize, &String)| {
-        let replicas = core.backends[index].as_ref().map_or(&[][..], |backend| &backend.replicas);
+        let backend = core.backends[index].as_ref();
+        let stats = backend.map(|backend| backend.stats());
+        let replicas = backend.map_or(&[][..], |backend| &backend.replicas);
         let store = replicas.first();
         BackendView {
             name: name.clone(),
             kind: store.map(|store| store.kind().to_string()),
             replicas: replicas.len(),
             limits: store.filter(|store| store.kind().is_embedded()).map(|store| store.limits().into()),
+            keys: backend
+                .zip(stats.as_ref())
+                .map(|(backend, stats)| KeysView::of(backend, stats))
+                .unwrap_or_default(),
+            replica_states: stats.iter().flat_map(|stats| &stats.replicas).map(ReplicaView::from).collect(),
         }
     };
     Json(core.names.backends().iter().enumerate().map(view).collect())

@@ -19,7 +19,7 @@ use super::aside::aside;
 use super::partitions::views;
 use crate::core::Core;
 use crate::observe::telemetry::Rbc;
-use crate::slos::Counted;
+use crate::slos::{Counted, Outcomes};
 
 /// Upper bound of reported requests in one body of `POST /v1/reports`.
 const REPORTS_MAX: usize = 100_000;
@@ -58,6 +58,9 @@ fn blocking_counts(core: &Arc<Core>) -> RbcView {
 #[schemars(rename = "Slo")]
 pub(crate) struct SloView {
     bound_ms: f64,
+    /// Share that is left of the requests that may exceed the bound, since the start: negative when
+    /// more did; null before the first request.
+    budget_left_ratio: Option<f64>,
     /// The SLOs of classes.
     classes: Vec<ScopedSloView>,
     /// The latest observation; null before the first.
@@ -79,6 +82,8 @@ pub(crate) struct SloView {
 #[schemars(rename = "ScopedSlo")]
 struct ScopedSloView {
     bound_ms: f64,
+    /// Share that is left of the requests that may exceed the bound, as for all requests.
+    budget_left_ratio: Option<f64>,
     current_ms: Option<f64>,
     max_ms: Option<f64>,
     name: String,
@@ -92,6 +97,7 @@ pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<SloView> {
     let (slo, standing) = core.telemetry.slo();
     Json(SloView {
         bound_ms: millis(slo.bound),
+        budget_left_ratio: core.telemetry.outcomes().budget_left_ratio(slo.percentile),
         classes: slos(&core, |to| matches!(to, SloScope::Class(_))),
         current_ms: standing.current.map(millis),
         max_ms: standing.max.map(millis),
@@ -106,8 +112,9 @@ pub(crate) async fn slo(State(core): State<Arc<Core>>) -> Json<SloView> {
 
 /// Returns the SLOs whose scope (a class or a tenant) is `wanted`.
 fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<ScopedSloView> {
-    let shown = |(to, slo, standing): (&SloScope, Slo, SloStanding)| ScopedSloView {
+    let view = |(to, slo, standing): (&SloScope, Slo, SloStanding), outcomes: Outcomes| ScopedSloView {
         bound_ms: millis(slo.bound),
+        budget_left_ratio: outcomes.budget_left_ratio(slo.percentile),
         current_ms: standing.current.map(millis),
         max_ms: standing.max.map(millis),
         name: core.names.slo_scope(to).to_owned(),
@@ -116,7 +123,9 @@ fn slos(core: &Core, wanted: impl Fn(&SloScope) -> bool) -> Vec<ScopedSloView> {
         violation_ratio: standing.violation_ratio(),
         violations: standing.violations,
     };
-    core.telemetry.slos().standings().filter(|(to, ..)| wanted(to)).map(shown).collect()
+    let slos = core.telemetry.slos();
+    let wanted = slos.standings().zip(slos.outcomes()).filter(|((to, ..), _)| wanted(to));
+    wanted.map(|(standing, (.., outcomes))| view(standing, outcomes)).collect()
 }
 
 /// A finished request reported by an application that looks up its caches itself.
