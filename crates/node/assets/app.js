@@ -1,6 +1,7 @@
 // The dashboard: asks the node for what is new, and shows it.
 
 import { Away, Refused, askAgain, forgetToken, get, hasToken, onTokenWanted, wasDeclined } from './api.js';
+import { Backends } from './backends.js';
 import { Charts, showEvents } from './charts.js';
 import { forgetTokens, isDark } from './colours.js';
 import { Control } from './control.js';
@@ -9,7 +10,7 @@ import { clock } from './format.js';
 import { History } from './history.js';
 import { Limits } from './limits.js';
 import { Partitions } from './partitions.js';
-import { showSummary, showUse } from './summary.js';
+import { showBudget, showSummary, showUse } from './summary.js';
 
 /** Milliseconds between two requests for points, and for everything that changes rarely. */
 const EVERY = 1000;
@@ -21,6 +22,7 @@ const history = new History();
 const charts = new Charts();
 const partitions = new Partitions();
 const limits = new Limits();
+const backendTable = new Backends();
 const control = new Control(() => { rareAt = 0; });
 
 let rareAt = 0;
@@ -63,7 +65,8 @@ async function ask() {
   showEvents(data.events, clock);
   await charts.update(data, rangeS);
   if (Date.now() >= rareAt) {
-    const [state, list, backends] = await Promise.all([get('/v1/control'), get('/v1/partitions'), get('/v1/backends')]);
+    const [state, list, backends, slo] =
+      await Promise.all([get('/v1/control'), get('/v1/partitions'), get('/v1/backends'), get('/v1/slo')]);
     rareAt = Date.now() + (list.length > MANY ? 6 * RARELY : RARELY);
     control.show(state);
     await pause();
@@ -71,6 +74,9 @@ async function ask() {
     partitions.show(list, data.cache_total_bytes);
     await pause();
     limits.show(backends);
+    backendTable.show(backends, data.now_ms);
+    showBudget(slo);
+    charts.budgets = slo;
     charts.hasTenants = state.between !== undefined;
     if (state.between !== undefined) control.showBetween(await get('/v1/tenants'));
   }
@@ -152,4 +158,5 @@ byId('ranges').addEventListener('change', (event) => { history.setRange(Number(e
 document.addEventListener('visibilitychange', () => { if (!document.hidden) round(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { nameTheme(); repaint(); });
 nameTheme();
+document.querySelectorAll('.origin').forEach((place) => setText(place, location.origin));
 round();

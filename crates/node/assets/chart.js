@@ -24,7 +24,9 @@ export class Chart {
     this.emphasis = null;
     this.plot = el('div', { class: 'plot', role: 'img', 'aria-label': title });
     this.tip = el('div', { class: 'tip', hidden: true, 'aria-hidden': 'true' });
-    this.nothing = el('p', { class: 'nothing' }, empty);
+    this.nothing = el('p', { class: 'nothing' }, ...[empty].flat());
+    /** Times (seconds) that are marked by lines. */
+    this.marks = [];
     this.legend = el('ul', { class: 'legend', 'aria-label': `${title}: series` });
     this.figures = el('div', { class: 'figures', tabindex: '0', role: 'region', 'aria-label': `${title}: figures` });
     this.details = el('details', { class: 'as-table', ontoggle: () => this.fillTable() },
@@ -107,10 +109,28 @@ export class Chart {
         { ...axis, grid, space: 36, size: 62, incrs: this.steps, values: (_, values) => values.map((value) => tidy(this.format(value))) },
       ],
       series: [{}, ...series.map((one) => this.style(one))],
-      hooks: { setCursor: [() => this.point()] },
+      hooks: { setCursor: [() => this.point()], draw: [(u) => this.drawMarks(u)] },
     };
     const columns = this.columns(series);
     this.u = new uPlot(options, [this.last.at, ...columns], this.plot);
+  }
+
+  /** Draws a line at each mark. */
+  drawMarks(u) {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.strokeStyle = token('muted');
+    ctx.globalAlpha = 0.5;
+    ctx.setLineDash([2, 3]);
+    for (const mark of this.marks) {
+      const x = Math.round(u.valToPos(mark, 'x', true));
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.restore();
   }
 
   style(one) {

@@ -5,16 +5,19 @@ import { assign, colour, otherColour, token } from './colours.js';
 import { byId, el, pause, setText, table } from './dom.js';
 import { SIZE_STEPS, bytes, count, ms, percent, times } from './format.js';
 
+/** A text for a chart without values, with a link to the section that says what to do. */
+const nothing = (text) => [text, ' ', el('a', { href: '#help', onclick: () => { byId('help').open = true; } }, 'What to do')];
+
 export class Charts {
   constructor() {
     const chart = (id, options) => new Chart(byId(id), options);
-    this.latency = chart('latency', { title: 'Request latency', format: ms, empty: 'No requests yet. Clients of listeners ask for single keys; send requests to POST /v1/requests, or report them to /v1/reports or /v1/traces.' });
-    this.violations = chart('violations', { title: 'SLO violations', kind: 'bars', format: count, empty: 'No observations yet.' });
-    this.blocking = chart('blocking', { title: 'Requests blocked by backend', kind: 'stack', format: count });
+    this.latency = chart('latency', { title: 'Request latency', format: ms, empty: nothing('No request yet: read keys through a listener, or send requests to POST /v1/requests.') });
+    this.violations = chart('violations', { title: 'SLO violations', kind: 'bars', format: count, empty: nothing('No observation yet: the first comes with the first requests.') });
+    this.blocking = chart('blocking', { title: 'Requests blocked by backend', kind: 'stack', format: count, empty: nothing('Nothing blocks requests yet.') });
     this.allocation = chart('allocation', { title: 'Cache by partition', kind: 'stack', format: bytes, steps: SIZE_STEPS });
-    this.hits = chart('hits', { title: 'Hit ratio by backend', format: percent, max: 1.02, empty: 'No look-ups yet.' });
-    this.queries = chart('queries', { title: 'Query P99 by backend', format: ms, empty: 'No queries yet.' });
-    this.deadlines = chart('deadlines', { title: 'Deadlines missed by class', format: percent, max: 1.02, empty: 'No deadlines yet.' });
+    this.hits = chart('hits', { title: 'Hit ratio by backend', format: percent, max: 1.02, empty: nothing('No look-up yet: connect a client of memcached or Redis.') });
+    this.queries = chart('queries', { title: 'Query P99 by backend', format: ms, empty: nothing('No query yet: connect a client of memcached or Redis.') });
+    this.deadlines = chart('deadlines', { title: 'Deadlines missed by class', format: percent, max: 1.02, empty: nothing('No deadline yet.') });
     this.tenants = chart('tenants', { title: 'Throughput of tenants against their baselines', format: times, empty: 'Not measured yet: a tenant is measured while it asks for more than its baseline.' });
     this.all = [this.latency, this.violations, this.blocking, this.allocation, this.hits, this.queries, this.deadlines, this.tenants];
   }
@@ -34,12 +37,13 @@ export class Charts {
     await show(this.latency, latencySeries(data));
     await show(this.violations, violationSeries(data.slos));
     await show(this.blocking, named(data.backends, 'blocking', data.other_backends));
+    this.allocation.marks = moved(data.events);
     await show(this.allocation, named(data.partitions, 'bytes', data.other_partitions));
-    await show(this.hits, named(data.backends, 'hit_ratio', data.other_backends));
+    await show(this.hits, named(data.backends.map(smoothed), 'hit_ratio', data.other_backends && smoothed(data.other_backends)));
     await show(this.queries, named(data.backends, 'query_p99_ms'));
     await this.showDeadlines(data, show);
     await this.showTenants(data, show);
-    showSlos(data.slos);
+    showSlos(data.slos, this.budgets);
   }
 
   async showDeadlines(data, show) {
@@ -87,7 +91,7 @@ function violationSeries(slos) {
 }
 
 /** The SLOs of classes and tenants, a row each. */
-function showSlos(slos) {
+function showSlos(slos, budgets) {
   const own = slos.slice(1);
   const place = byId('slo-table');
   place.hidden = own.length === 0;
@@ -95,10 +99,39 @@ function showSlos(slos) {
   const sum = (column) => column.reduce((total, value) => total + value, 0);
   const rows = own.map((slo) => {
     const seen = sum(slo.observations);
-    return [sloName(slo), `P${slo.percentile}`, ms(slo.current_ms.at(-1)), ms(slo.bound_ms), seen ? percent(sum(slo.violations) / seen) : '–'];
+    return [sloName(slo), `P${slo.percentile}`, ms(slo.current_ms.at(-1)), ms(slo.bound_ms), seen ? percent(sum(slo.violations) / seen) : '–',
+      budgetLeft(budgets, slo)];
   });
-  place.replaceChildren(table('SLOs of classes and tenants', ['SLO', 'Percentile', 'Now', 'Bound', 'Violated'], rows));
+  place.replaceChildren(table('SLOs of classes and tenants', ['SLO', 'Percentile', 'Now', 'Bound', 'Violated', 'Error budget left'], rows));
 }
+
+function budgetLeft(budgets, { scope, name }) {
+  const all = scope === 'class' ? budgets?.classes : budgets?.tenants;
+  const ratio = all?.find((slo) => slo.name === name)?.budget_left_ratio ?? null;
+  return ratio === null ? '–' : percent(ratio);
+}
+
+/** Look-ups over which a hit ratio is taken at least, and steps that it may reach back for them. */
+const LOOK_UPS_MIN = 200;
+const STEPS_MAX = 30;
+
+/** The hit ratio of a backend: of each step, or of as many steps before it as have enough look-ups. */
+function smoothed(row) {
+  const ratio = row.hit_ratio.map((_, place) => {
+    let looked = 0;
+    let hits = 0;
+    for (let at = place; at >= 0 && at > place - STEPS_MAX && looked < LOOK_UPS_MIN; at -= 1) {
+      const of = row.look_ups[at] ?? 0;
+      looked += of;
+      hits += of * (row.hit_ratio[at] ?? 0);
+    }
+    return looked > 0 ? hits / looked : null;
+  });
+  return { ...row, hit_ratio: ratio };
+}
+
+/** Times (seconds) at which decisions moved bytes. */
+const moved = (events) => events.filter((event) => event.message.startsWith('moved ')).map((event) => event.unix_ms / 1000);
 
 /** The latest events in words, newest first. */
 export function showEvents(events, clock) {

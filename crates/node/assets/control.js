@@ -53,7 +53,7 @@ export class Control {
     const before = this.view;
     this.view = view;
     setText(byId('policy-now'), view.policy);
-    fill(byId('policy'), view.available, view.policy, replaces || before?.policy !== view.policy);
+    fill(byId('policy'), grouped(view.available), view.policy, replaces || before?.policy !== view.policy);
     byId('between-form').hidden = view.between === undefined;
     byId('dry-run').checked = view.dry_run;
     byId('guard').checked = view.guard !== null;
@@ -83,12 +83,26 @@ function showLatest(latest) {
     el('span', { class: 'name' }, move.partition), el('span', { class: 'moved' }, sign(move)), el('span', { class: 'muted' }, move.reason))));
 }
 
-/** Fills a list of choices; the chosen one is kept while the reader may be choosing. */
-function fill(select, names, chosen, replaces) {
-  const key = names.join('\n');
+/** Policies for production; the others are variants to compare with. */
+const USUAL = ['robinhood', 'shared-lru', 'static'];
+
+/** Divides policies into the usual ones and more. */
+function grouped(names) {
+  const isUsual = (name) => USUAL.includes(name);
+  return [...names.filter(isUsual), { label: 'More, to compare with', names: names.filter((name) => !isUsual(name)) }];
+}
+
+/**
+ * Fills a list of choices, which are names or groups `{ label, names }`; the chosen one is kept while
+ * the reader may be choosing.
+ */
+function fill(select, choices, chosen, replaces) {
+  const key = JSON.stringify(choices);
+  const option = (name) => el('option', { value: name }, name);
   if (select.dataset.key !== key) {
     select.dataset.key = key;
-    select.replaceChildren(...names.map((name) => el('option', { value: name }, name)));
+    select.replaceChildren(...choices.map((choice) => (typeof choice === 'string' ? option(choice)
+      : el('optgroup', { label: choice.label }, ...choice.names.map(option)))));
     replaces = true;
   }
   if (replaces) select.value = chosen;

@@ -41,6 +41,14 @@ export function showSummary(data) {
   setText(byId('about'), `version ${data.version}, up ${since(data.now_ms - data.started_ms)}`);
 }
 
+/** What is left of the requests that may exceed the bound, since the node's start. */
+export function budgetWords(ratio) {
+  if (ratio === null) return '';
+  return ratio >= 0 ? `${percent(ratio)} of the error budget left` : `error budget exceeded ${(1 - ratio).toFixed(1)} times`;
+}
+
+export function showBudget(slo) { setText(byId('budget-note'), budgetWords(slo.budget_left_ratio)); }
+
 export function showUse(partitions, total) {
   const used = partitions.reduce((all, partition) => all + partition.used_bytes, 0);
   setText(byId('cache-note'), total > 0 ? `${bytes(used)} used, ${percent(used / total)}` : '');

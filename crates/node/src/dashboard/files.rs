@@ -38,6 +38,7 @@ pub(super) static FILES: &[File] = &[
     file!("icon.svg", PICTURE),
     file!("theme.js", SCRIPT),
     file!("app.js", SCRIPT),
+    file!("backends.js", SCRIPT),
     file!("api.js", SCRIPT),
     file!("chart.js", SCRIPT),
     file!("charts.js", SCRIPT),

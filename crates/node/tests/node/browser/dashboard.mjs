@@ -1,9 +1,10 @@
 // Looks at the dashboard of a node as a reader would, in Chromium without a window.
 //
-//   node dashboard.mjs URL TOKEN_URL TOKEN
+//   node dashboard.mjs URL TOKEN_URL TOKEN PLAIN_URL
 //
 // The node at URL has backends whose names are markup, and one called `slow` whose answers take
-// longer with less capacity. The node at TOKEN_URL asks for TOKEN. A line `stop` or `start` on
+// longer with less capacity. The node at TOKEN_URL asks for TOKEN. The node at PLAIN_URL has a client of Redis as its only load,
+// which computes what it misses, slower for the backend `slow`. A line `stop` or `start` on
 // standard output asks the test to end the first node or to start it again; the test answers each
 // with a line. Modules come from SHERWOOD_DASHBOARD; pictures go to SHERWOOD_PICTURES, if set.
 
@@ -15,7 +16,7 @@ import { createInterface } from 'node:readline';
 const modules = createRequire(`${process.env.SHERWOOD_DASHBOARD}/package.json`);
 const puppeteer = modules('puppeteer-core');
 const axe = modules.resolve('axe-core/axe.min.js');
-const [url, tokenUrl, token] = process.argv.slice(2);
+const [url, tokenUrl, token, plainUrl] = process.argv.slice(2);
 const pictures = process.env.SHERWOOD_PICTURES;
 /** Longest wait for anything; reached only by a failing test. */
 const TIMEOUT = 120_000;
@@ -225,6 +226,19 @@ await step('a token is asked for once, and kept in memory only', async () => {
   assert.ok(!kept.includes(token));
   const others = guarded.wrong.filter((line) => !line.includes('401'));
   assert.deepEqual(others, []);
+});
+
+await step('an unmodified client of Redis has latency, blocked backends and budgets that move', async () => {
+  const plain = await open(plainUrl);
+  await ready(plain.page);
+  await says(plain.page, 'now-value', 'ms');
+  await says(plain.page, 'rate-value', '[1-9].*/s');
+  await plain.page.waitForFunction(() => [...document.querySelectorAll('#blocking .key')]
+    .some((key) => key.querySelector('.name').textContent === 'slow' && /[1-9]/.test(key.querySelector('.value').textContent)));
+  await says(plain.page, 'events', 'moved .*slow');
+  await accessibility(plain.page, 'plain client');
+  await picture(plain.page, 'plain');
+  assert.deepEqual([...plain.wrong, ...plain.outside], []);
 });
 
 await browser.close();

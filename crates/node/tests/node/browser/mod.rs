@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -15,12 +15,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::json;
 use sherwood_config::AccessSetup;
-use sherwood_model::Slo;
-use sherwood_node::{Node, Setup};
+use sherwood_listener::Protocol;
+use sherwood_model::{BackendId, Slo};
+use sherwood_node::{ListenerSetup, Node, RouteSetup, Setup};
 use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 
 use crate::missing::missing;
-use crate::support::{Fake, Http, setup};
+use crate::support::{Fake, Http, listener, setup};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// A name that runs a script where it is not shown as text.
@@ -120,6 +121,52 @@ fn load(to: SocketAddr, browser: &Receiver<Infallible>) {
     }
 }
 
+/// Starts a node whose backends `fast` and `slow` have no stores, behind a listener of Redis.
+fn plain() -> Node {
+    let setup = setup(vec![("fast", Vec::new()), ("slow", Vec::new())]);
+    let second = Duration::from_secs(1);
+    let prefixes = [("fast/", 0), ("slow/", 1)];
+    let prefixes = prefixes.map(|(prefix, backend)| (prefix.to_owned(), BackendId::from_index(backend)));
+    let listener = ListenerSetup {
+        protocol: Protocol::Redis,
+        route: RouteSetup::Prefix(prefixes.to_vec()),
+        read_through: false,
+        ..listener(0)
+    };
+    Node::start(Setup {
+        admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+        // Less than the client reads.
+        cache: sherwood_cache::Options { total_bytes: 2 << 20, ..setup.cache },
+        listeners: vec![listener],
+        control: sherwood_policy::Options { delta: second, rbc_window: 5 * second, ..Default::default() },
+        policy: "robinhood".to_owned(),
+        ..setup
+    })
+    .unwrap()
+}
+
+/// Ends a client when it is dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Both fail if the client has ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts redis-py as the load of a plain node.
+fn plain_client(node: &Node) -> Ended {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let python = std::env::var_os("SHERWOOD_PYTHON").map(PathBuf::from);
+    let python = python.unwrap_or_else(|| root.join("target/venv/bin/python"));
+    let port = node.addresses(Protocol::Redis)[0].tcp().expect("a port").port().to_string();
+    let program = root.join("tests/conformance/python/look_aside_load.py");
+    let client = Command::new(python).arg("-B").arg(program).args(["127.0.0.1", &port]).spawn();
+    Ended(client.expect("make target/venv/ready"))
+}
+
 fn chromium() -> Option<PathBuf> {
     let own = std::env::var_os("SHERWOOD_CHROMIUM").map(PathBuf::from);
     own.or_else(|| ["/usr/bin/chromium"].map(PathBuf::from).into_iter().find(|path| path.exists()))
@@ -140,6 +187,8 @@ fn dashboard_works_in_a_browser() {
     let free = SocketAddr::from(([127, 0, 0, 1], 0));
     let guarded = start(free, AccessSetup { token_file: Some(token_file), ..AccessSetup::default() });
     let node = start(free, AccessSetup::default());
+    let plain = plain();
+    let _client = plain_client(&plain);
     let (address, guarded_at) = (Http::of(&node).0, Http::of(&guarded).0);
     let running = Mutex::new(Some(node));
     let (running_browser, browser) = channel();
@@ -147,6 +196,7 @@ fn dashboard_works_in_a_browser() {
     let mut child = Command::new("node")
         .arg(script)
         .args([format!("http://{address}/"), format!("http://{guarded_at}/"), TOKEN.to_owned()])
+        .arg(format!("http://{}/", Http::of(&plain).0))
         .env("SHERWOOD_DASHBOARD", &modules)
         .env("SHERWOOD_CHROMIUM", chromium)
         .stdin(Stdio::piped())
