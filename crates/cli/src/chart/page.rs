@@ -18,7 +18,21 @@ th.word, td.word { text-align: left }
 td.no { font-weight: bold }
 figure { margin: 2em 0 }
 figure svg { min-width: 640px; width: 100%; height: auto }
-figcaption { color: #555 }";
+figcaption { color: #555 }
+@media (prefers-color-scheme: dark) {
+body { color: #ddd; background: #14181f }
+h2 { border-color: #ddd }
+a { color: #8ab4f8 }
+th, td { border-color: #3a4150 }
+figcaption { color: #a5adba }
+svg { fill: #ddd }
+svg > rect[fill=\"#fff\"] { fill: #14181f }
+svg [fill=\"#555\"] { fill: #a5adba }
+svg [stroke=\"#fff\"] { stroke: #14181f }
+svg [stroke=\"#ddd\"] { stroke: #3a4150 }
+svg [stroke=\"#222\"], svg [stroke=\"#555\"], svg [stroke=\"#000000\"] { stroke: #ddd }
+svg [fill=\"#000000\"] { fill: #ddd }
+}";
 
 /// Formats a page from its title and its body, which is HTML.
 pub(crate) fn page(title: &str, body: &str) -> String {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::comparison::Comparison;
+use super::comparison::{Comparison, Group, Measure, by_scenario};
 use crate::chart::{self, escaped};
 use crate::out;
 
@@ -72,7 +72,41 @@ pub(super) fn document<R: Serialize, O>(
     format!("{{{}}}\n", fields.join(","))
 }
 
-/// Formats the first paragraph of a page: what was simulated, and how to read its figures.
+/// The figure that decides which policy of a scenario did best.
+pub(super) struct Goal<R> {
+    pub(super) measure: Measure<R>,
+    /// True if the largest value is the best one.
+    pub(super) is_gain: bool,
+    /// What the best one does, such as "missed the fewest deadlines".
+    pub(super) words: &'static str,
+}
+
+/// Formats the sentence that says which policy did best in how many scenarios; empty with fewer
+/// than two policies.
+pub(super) fn best<R, O>(groups: &[Group<'_, R, O>], goal: &Goal<R>) -> String {
+    let mut wins: Vec<(String, usize)> = Vec::new();
+    let mut scenarios = 0;
+    for groups in by_scenario(groups).filter(|groups| groups.len() > 1) {
+        scenarios += 1;
+        let value =
+            |group: &Group<'_, R, O>| goal.measure.mean(group) * if goal.is_gain { -1.0 } else { 1.0 };
+        let best = groups.iter().map(value).fold(f64::INFINITY, f64::min);
+        for group in groups.iter().filter(|group| value(group) <= best) {
+            match wins.iter_mut().find(|(label, _)| *label == group.label()) {
+                Some((_, times)) => *times += 1,
+                None => wins.push((group.label(), 1)),
+            }
+        }
+    }
+    wins.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    let Some(most) = wins.first().map(|(_, times)| *times) else { return String::new() };
+    let names: Vec<_> =
+        wins.iter().filter(|(_, times)| *times == most).map(|(name, _)| escaped(name)).collect();
+    let all = if scenarios == 1 { String::new() } else { format!(" in {most} of {scenarios} scenarios") };
+    format!("<p><strong>{}</strong> {}{all}.</p>\n", names.join(" and "), goal.words)
+}
+
+/// Formats the second paragraph of a page: what was simulated, and how to read its figures.
 pub(super) fn preface(system: &str, settings: (&str, &[String]), seeds: &[u64], notes: &str) -> String {
     let (kind, settings) = settings;
     let settings = if settings.is_empty() { "none".to_owned() } else { settings.join(", ") };

@@ -1,12 +1,14 @@
 //! The report of a comparison, with the figures of MicroFuge's paper.
 
-use sherwood_sim::microfuge::ByDeadline;
+use sherwood_sim::microfuge::{ByDeadline, Results};
 
 use super::isolation;
 use super::study::{Comparison, Group};
 use super::summary::{self, MISSED, REJECTED};
 use crate::chart::{self, Axis, Bar, Bars, COLOURS, ChartLine, Lines, Pen, escaped, figure, highest};
-use crate::sim::report::{Section, preface};
+use crate::sim::report::{Goal, Section, best, preface};
+
+const GOAL: Goal<Results> = Goal { measure: MISSED, is_gain: false, words: "missed the fewest deadlines" };
 
 /// Height of a chart's frame, in pixels.
 const HEIGHT: f64 = 250.0;
@@ -46,7 +48,12 @@ pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
     let totals = format!("<h2>Totals</h2>\n{}{}", table.html("policy"), totals(&groups));
     let claims = summary::claims(&groups, &comparison.settings);
     vec![
-        Section::new("summary", &summary::lines(&groups), table.text(""), about(comparison) + &totals),
+        Section::new(
+            "summary",
+            &summary::lines(&groups),
+            table.text(""),
+            best(&groups, &GOAL) + &about(comparison) + &totals,
+        ),
         summary::CLAIMS.section(&claims),
         isolation::section(&groups),
         Section::page(figures(comparison, &groups)),

@@ -1,17 +1,27 @@
 //! The report of a comparison, with the figures of HARE's paper.
 
+use sherwood_sim::tenants::Results;
+
 use super::study::Comparison;
 use super::{figures, summary};
 use crate::chart::escaped;
 use crate::sim::comparison::by_scenario;
-use crate::sim::report::{Section, preface};
+use crate::sim::report::{Goal, Section, best, preface};
+
+const GOAL: Goal<Results> =
+    Goal { measure: summary::LEAST, is_gain: true, words: "gave the tenant that gained least the most" };
 
 /// Returns the sections of the report.
 pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
     let groups = comparison.groups();
     let claims = summary::claims(&groups, &comparison.settings);
     let mut sections = vec![
-        Section::new("summary", &summary::lines(&groups), summary::text(&groups), about(comparison)),
+        Section::new(
+            "summary",
+            &summary::lines(&groups),
+            summary::text(&groups),
+            best(&groups, &GOAL) + &about(comparison),
+        ),
         summary::CLAIMS.section(&claims),
     ];
     sections.extend(by_scenario(&groups).map(|groups| {

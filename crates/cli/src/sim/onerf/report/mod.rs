@@ -5,7 +5,7 @@ mod tables;
 
 use std::collections::BTreeMap;
 
-use sherwood_sim::LimitLine;
+use sherwood_sim::{LimitLine, Results};
 
 use crate::chart::escaped;
 use crate::sim::comparison::by_scenario;
@@ -13,7 +13,10 @@ use crate::sim::onerf::claims;
 use crate::sim::onerf::hits::LiveRun;
 use crate::sim::onerf::kept::{Comparison, Group};
 use crate::sim::onerf::summary;
-use crate::sim::report::{Section, preface};
+use crate::sim::report::{Goal, Section, best, preface};
+
+const GOAL: Goal<Results> =
+    Goal { measure: summary::VIOLATIONS, is_gain: false, words: "violated the SLO least often" };
 
 /// The limits of a scenario, with an element for each limited backend.
 pub(in crate::sim) type Limits = Vec<LimitLine>;
@@ -27,7 +30,8 @@ pub(in crate::sim) fn sections(
 ) -> Vec<Section> {
     let (kept, groups) = (&comparison.kept, comparison.groups());
     let (claims, unlike) = (claims::of(kept, limits), claims::left_out(kept));
-    let start = about(comparison) + &contents(&groups, hits) + &tables::overview(&groups);
+    let start =
+        best(&groups, &GOAL) + &about(comparison) + &contents(&groups, hits) + &tables::overview(&groups);
     let mut sections = vec![
         Section::new("summary", &summary::lines(&groups), summary::text(&groups), start),
         Section::new("claims", &claims, claims::text(&claims, &unlike), tables::claims(&claims, &unlike)),
