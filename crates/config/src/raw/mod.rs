@@ -144,7 +144,7 @@ pub(crate) struct RawListener {
     /// network without eavesdroppers.
     #[schemars(extend("default" = "loopback", "enum" = ["loopback", "trusted"]))]
     pub(crate) network: Key<String>,
-    /// The [tenant](tenants.md#who-asks) of all its clients.
+    /// The [tenant](tenants.md#the-tenant-of-a-client) of all its clients.
     #[schemars(extend("x-default" = "told by the user, or by the prefix of the key"))]
     pub(crate) tenant: Key<String>,
     /// `"prefix"`: the prefix of a key selects its backend.
