@@ -23,10 +23,10 @@ pub fn anchors(page: &str) -> Vec<String> {
     headings.map(|title| anchor(&title)).collect()
 }
 
-/// Returns the path that a page of the book includes instead of text of its own.
-#[must_use]
-pub fn included(page: &str) -> Option<&str> {
-    page.trim().strip_prefix("{{#include ")?.strip_suffix("}}")
+/// Returns the paths of the pages that a page of the book includes, each by a line of its own.
+pub fn included(page: &str) -> impl Iterator<Item = &str> {
+    let targets = page.lines().filter_map(|line| line.strip_prefix("{{#include ")?.strip_suffix("}}"));
+    targets.filter(|target| target.ends_with(".md"))
 }
 
 /// Returns a sentence for every page of the book that is missing in its table of contents, and thus
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn page_without_text_of_its_own_is_what_it_includes() {
-        assert_eq!(included("{{#include ../b.md}}\n"), Some("../b.md"));
-        assert_eq!(included("# A\n\n{{#include ../b.md}}\n"), None);
+    fn pages_that_a_page_includes_are_found_but_not_included_files() {
+        let page = "# A\n\n```json\n{{#include ../a.json}}\n```\n{{#include ../b.md}}\n";
+        assert_eq!(included(page).collect::<Vec<_>>(), ["../b.md"]);
     }
 
     #[test]
