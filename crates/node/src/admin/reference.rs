@@ -1,4 +1,5 @@
-//! The reference of the admin API: its OpenAPI document, and a page of the book.
+//! The reference of the admin API: its OpenAPI document, and the part of the book's page that lists
+//! requests and types.
 
 use std::fmt::Write;
 
@@ -8,12 +9,10 @@ use super::operation::document;
 use super::routes;
 use crate::golden::{assert_current, indented};
 
-const INTRODUCTION: &str = "# Admin API reference
+const INTRODUCTION: &str = "## Requests
 
-Made from the code; [Admin API](../admin-api.md) explains it. The same as OpenAPI 3.1 is at
-`GET /v1/openapi.json` of every node, and in the repository as `docs/openapi.json`. Refusals are
-`{\"error\": \"…\"}`, with further fields where they are named here. Unless it says *open*, a request
-needs a token where the node [has tokens](../security.md).
+Made from the code, as is `GET /v1/openapi.json` (OpenAPI 3.1; in the repository
+`docs/openapi.json`). *Open* requests need no token.
 ";
 
 /// Returns a schema in words.
@@ -49,10 +48,10 @@ fn content(of: &Value) -> Option<String> {
     Some(if media == "application/json" { words(&content["schema"]) } else { format!("`{media}`") })
 }
 
-fn operation(text: &mut String, method: &str, path: &str, operation: &Value) {
+fn operation(text: &mut String, method: &str, operation: &Value) {
     let open = if operation["security"].is_array() { " *Open.*" } else { "" };
     let summary = operation["summary"].as_str().unwrap();
-    writeln!(text, "\n### {} {path}\n\n{summary}.{open}\n", method.to_uppercase()).unwrap();
+    writeln!(text, "\n**{}**: {summary}.{open}\n", method.to_uppercase()).unwrap();
     for parameter in operation["parameters"].as_array().into_iter().flatten() {
         let meaning = parameter["description"].as_str().unwrap_or_default();
         let (name, place) = (parameter["name"].as_str().unwrap(), parameter["in"].as_str().unwrap());
@@ -118,10 +117,14 @@ fn wrapped(text: &str) -> String {
 }
 
 fn page(document: &Value) -> String {
-    let mut text = format!("{INTRODUCTION}\n## Requests\n");
+    let mut text = INTRODUCTION.to_owned();
     for (path, methods) in document["paths"].as_object().unwrap() {
-        for (method, of) in methods.as_object().unwrap() {
-            operation(&mut text, method, path, of);
+        let methods = methods.as_object().unwrap();
+        let names = methods.keys().map(|method| method.to_uppercase()).collect::<Vec<_>>().join(", ");
+        // The path comes first, so that anchors differ from those of the page's sections.
+        writeln!(text, "\n### {path}: {names}").unwrap();
+        for (method, of) in methods {
+            operation(&mut text, method, of);
         }
     }
     text.push_str("\n## Types\n");
