@@ -21,6 +21,7 @@ mod golden;
 pub mod http_limits;
 pub mod json_schema;
 mod meaning;
+pub mod misread;
 mod problem;
 mod raw;
 mod read;

@@ -10,8 +10,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::misread::{Format, Place, reworded, unknown_field, unknown_key};
 use super::problem::{Origin, Problems};
 use super::raw::RawFile;
+use super::schema::{accepted, array_for_table};
 
 /// Parses `text`. Returns none after adding errors to `problems`.
 pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
@@ -28,6 +30,12 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
     }
     let (span, mut tree) = (root.span(), root.into_inner());
     let mut complete = true;
+    while let Some((path, place)) = array_for_table(&tree).filter(|_| !problems.is_full()) {
+        complete = false;
+        let message = format!("{}an array is not accepted; write a table", label(&path));
+        problems.add(&Origin::Bytes(place.clone()), message);
+        remove_at(&mut tree, &place)?;
+    }
     while !problems.is_full() {
         let value = Spanned::new(span.clone(), DeValue::Table(tree.clone()));
         let error = match RawFile::deserialize(ValueDeserializer::from(value)) {
@@ -36,8 +44,12 @@ pub(super) fn read(text: &str, problems: &mut Problems<'_>) -> Option<RawFile> {
         };
         complete = false;
         let removed = error.span().and_then(|span| remove_at(&mut tree, &span));
-        problems.add(&origin(&error), sentence(removed.as_deref().unwrap_or_default(), error.message()));
-        removed?;
+        let Some(Removed { path, kind }) = &removed else {
+            problems.add(&origin(&error), sentence(&[], error.message(), None));
+            return None;
+        };
+        let written = kind.or_else(|| text.get(error.span()?));
+        problems.add(&origin(&error), sentence(path, error.message(), written));
     }
     None
 }
@@ -55,26 +67,37 @@ fn origin(error: &toml::de::Error) -> Origin {
     error.span().map_or(Origin::Absent, Origin::Bytes)
 }
 
-/// Removes the innermost entry that contains `span` from `table`, and returns its path: the table,
-/// then keys.
-fn remove_at(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Vec<String>> {
+/// An entry that was removed from a tree.
+struct Removed {
+    /// Its path: the table, then keys.
+    path: Vec<String>,
+    /// The type of a value that may be long.
+    kind: Option<&'static str>,
+}
+
+/// Removes the innermost entry that contains `span` from `table`, and returns it.
+fn remove_at(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Removed> {
     let holds = |place: Range<usize>| place.start <= span.start && span.end <= place.end;
     let mut chosen = None;
     for (key, value) in table.iter_mut() {
-        if let Some(mut path) = remove_inside(value, span) {
-            path.insert(0, key.get_ref().to_string());
-            return Some(path);
+        if let Some(mut removed) = remove_inside(value, span) {
+            removed.path.insert(0, key.get_ref().to_string());
+            return Some(removed);
         }
         if holds(key.span()) || holds(value.span()) {
             chosen = Some(key.get_ref().to_string());
         }
     }
     let key = chosen?;
-    table.remove(key.as_str());
-    Some(vec![key])
+    let kind = match table.remove(key.as_str())?.get_ref() {
+        DeValue::Table(_) => Some("a table"),
+        DeValue::Array(_) => Some("an array"),
+        _ => None,
+    };
+    Some(Removed { path: vec![key], kind })
 }
 
-fn remove_inside(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Vec<String>> {
+fn remove_inside(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>) -> Option<Removed> {
     match value.get_mut() {
         DeValue::Table(table) => remove_at(table, span),
         DeValue::Array(array) => array.iter_mut().find_map(|element| remove_inside(element, span)),
@@ -82,39 +105,50 @@ fn remove_inside(value: &mut Spanned<DeValue<'_>>, span: &Range<usize>) -> Optio
     }
 }
 
-fn sentence(path: &[String], message: &str) -> String {
-    match unknown_field(message) {
-        Some((unknown, known)) => {
-            let table = label(&path[..path.len().saturating_sub(1)]);
-            if path.starts_with(&["backend".to_owned(), "dispatch".to_owned()])
-                && path.len() == 3
-                && DISPATCH_PLANNED.contains(&unknown)
-            {
-                return format!("{table}no rule that is built uses key `{unknown}`: remove it");
-            }
-            let what = format!("{table}unknown key `{unknown}`; the keys here are {}", known.join(", "));
-            match nearest(unknown, &known) {
-                Some(near) => format!("{what}: did you mean `{near}`?"),
-                None => format!("{what}: remove it"),
-            }
+/// Returns the problem of the entry at `path`, written as `written`, of which serde says `message`.
+fn sentence(path: &[String], message: &str, written: Option<&str>) -> String {
+    if let Some((unknown, known)) = unknown_field(message) {
+        let table = &path[..path.len().saturating_sub(1)];
+        let remedy = moved(table, unknown).unwrap_or_else(|| unknown_key(unknown, &known, Format::Toml));
+        return format!("{}{remedy}", label(table));
+    }
+    match (path, message) {
+        ([table], "invalid type: map, expected a sequence") if LISTS.contains(&table.as_str()) => {
+            format!("[{table}] is one table, where several may be: write [[{table}]]")
         }
-        None => match (path, message) {
-            ([table], "invalid type: map, expected a sequence") if LISTS.contains(&table.as_str()) => {
-                format!("[{table}] is one table, where several may be: write [[{table}]]")
-            }
-            _ => format!("{}{message}", label(path)),
-        },
+        _ => {
+            let range = accepted(path);
+            let place = Place { written, range: range.as_deref() };
+            format!("{}{}", label(path), reworded(message, Format::Toml, place))
+        }
     }
 }
 
+/// Returns what to do about an unknown key of `table` that is known elsewhere, or planned.
+fn moved(table: &[String], unknown: &str) -> Option<String> {
+    let table: Vec<&str> = table.iter().map(String::as_str).collect();
+    if table == ["backend", "dispatch"] && DISPATCH_PLANNED.contains(&unknown) {
+        return Some(format!("no rule that is built uses key `{unknown}`: remove it"));
+    }
+    let (.., place) = MOVED.iter().find(|(of, key, _)| *of == table && *key == unknown)?;
+    Some(format!("unknown key `{unknown}`; it is elsewhere: write {place}"))
+}
+
+/// Keys that are looked for in another table than theirs: that table, the key, and its place.
+const MOVED: [(&[&str], &str, &str); 9] = [
+    (&["control"], "tenants", "[tenants] policy = \"hare\""),
+    (&["control"], "slo", "[slo] bound = \"150ms\""),
+    (&["control"], "bound", "[slo] bound = \"150ms\""),
+    (&["control"], "window", "[slo] window = \"60s\""),
+    (&["tenants"], "weight", "[[tenant]] weight = 1"),
+    (&["memory"], "max_connections", "[server] max_connections = 1024"),
+    (&["memory"], "threads", "[server] threads = 4"),
+    (&["server"], "memory", "[memory] total = \"64MiB\""),
+    (&["backend"], "retry", "[backend.dispatch.retry]"),
+];
+
 /// Keys of `[backend.dispatch]` that belong to rules which are not built yet.
 const DISPATCH_PLANNED: [&str; 2] = ["extra", "cancel"];
-
-/// Names in serde's message about an unknown field: that field, and the known ones.
-pub(super) fn unknown_field(message: &str) -> Option<(&str, Vec<&str>)> {
-    let mut names = message.strip_prefix("unknown field `")?.split('`').step_by(2);
-    Some((names.next()?, names.filter(|name| !name.is_empty()).collect()))
-}
 
 /// Prefix of messages about a key: `[memory] total: `.
 fn label(path: &[String]) -> String {
@@ -127,36 +161,6 @@ fn label(path: &[String]) -> String {
 
 fn bracketed(table: &str) -> String {
     if LISTS.contains(&table) { format!("[[{table}]]") } else { format!("[{table}]") }
-}
-
-/// Returns the name in `known` with the smallest edit distance from `word`, if that is small for
-/// its length; otherwise the first that begins with `word`.
-pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let edits_max = 1 + word.chars().count().min(12) / 4;
-    let near = known.iter().map(|&name| (edits(word, name), name)).min()?;
-    let begun = || known.iter().copied().find(|name| word.len() >= BEGINNING && name.starts_with(word));
-    if near.0 <= edits_max { Some(near.1) } else { begun() }
-}
-
-/// Minimum length, in characters, of an unknown word for which a known name that it begins is
-/// suggested.
-const BEGINNING: usize = 4;
-
-/// Edit distance from `a` to `b` (insertions, deletions, replacements and swaps of neighbours) over
-/// the first 64 characters.
-fn edits(a: &str, b: &str) -> usize {
-    let [a, b] = [a, b].map(|word| word.chars().take(64).collect::<Vec<char>>());
-    // `table[i][j]` is the distance from the first `i` characters of `a` to the first `j` of `b`.
-    let mut table: Vec<Vec<usize>> = (0..=a.len()).map(|i| (i..=i + b.len()).collect()).collect();
-    for i in 1..=a.len() {
-        for j in 1..=b.len() {
-            let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let least = replaced.min(table[i - 1][j] + 1).min(table[i][j - 1] + 1);
-            let swaps = i > 1 && j > 1 && a[i - 2] == b[j - 1] && a[i - 1] == b[j - 2];
-            table[i][j] = if swaps { least.min(table[i - 2][j - 2] + 1) } else { least };
-        }
-    }
-    table[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -181,7 +185,7 @@ mod tests {
             [
                 "a.toml:2:1: [memory]: unknown key `totl`; the keys here are total, max_item_size, eviction, buffers, mrc_sample, snapshot: did \
                  you mean `total`?",
-                "a.toml:4:9: [slo] bound: invalid type: integer `5`, expected a duration with its unit, such as \"5s\"",
+                "a.toml:4:9: [slo] bound: 5 is not accepted; write a duration with its unit, such as \"5s\" (1ms to 1h)",
                 "a.toml:7:24: [[backend]] store: unknown key `cashe_bytes`; the keys here are kind, path, query, \
                  cache_bytes, n, bytes, latency, threads, queued_calls_max, address, user, password_file, password_env, write, delete, tls, \
                  connections_max, connect_timeout, answer_timeout, value_max, url, headers, key_prefix, db, ttl, write_ttl, \
@@ -189,7 +193,7 @@ mod tests {
                  credentials, tickets: did you mean `cache_bytes`?",
                 "a.toml:9:9: [control] delta: \"5\" is no duration; write whole microseconds as us, ms, s, m, h or d, such as \
                  \"5s\"",
-                "a.toml:10:15: [control] band: invalid type: string \"x\", expected f64",
+                "a.toml:10:15: [control] band: \"x\" is not accepted; write a number",
                 "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, tenants, tenant, resource, slo, \
                  deadline, scheduler, control, admin, otlp: did you mean `memory`?",
             ]
@@ -214,15 +218,5 @@ mod tests {
         let found = problems("[memory]\ntotal = \n");
         assert!(found[0].starts_with("a.toml:2:"), "{found:?}");
         assert!(found[0].contains("this is not TOML"), "{found:?}");
-    }
-
-    #[test]
-    fn suggestion_for_an_unknown_key_is_a_similar_name_or_none() {
-        assert_eq!(nearest("totl", &["max_item_size", "total"]), Some("total"));
-        assert_eq!(nearest("colour", &["total", "bind"]), None);
-        assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("same", "same")), (3, 3, 0));
-        assert_eq!((edits("stroe", "store"), edits("ab", "ba"), edits("abcd", "badc")), (1, 1, 2));
-        assert_eq!(nearest("stroe", &["stale", "store", "ttl"]), Some("store"));
-        assert_eq!(nearest("password", &["path", "password_file", "password_env"]), Some("password_file"));
     }
 }

@@ -1,10 +1,16 @@
 //! The JSON Schema of the configuration file, made of the structs that read it.
 
+use std::ops::Range;
+use std::sync::LazyLock;
+
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::raw::RawFile;
 use crate::json_schema::{for_each_object, in_plain_text, without_null};
+use crate::scope::either;
 
 /// Returns the JSON Schema (2020-12) of a configuration file.
 ///
@@ -95,6 +101,73 @@ pub(super) fn default(key: &Map<String, Value>) -> Option<String> {
         (None, Some(words)) => words.as_str().map(str::to_owned),
         (None, None) => None,
     }
+}
+
+/// The schema with links, made once.
+static REFERENCE: LazyLock<Value> = LazyLock::new(reference);
+
+/// Returns the accepted range or names of the key at `path`, such as `["slo", "percentile"]`; none
+/// if the schema has none.
+pub(super) fn accepted(path: &[String]) -> Option<String> {
+    let mut at = &*REFERENCE;
+    for key in path {
+        at = within(at)["properties"].get(key)?;
+    }
+    let key = within(at).as_object()?;
+    if key.get("maxProperties").is_some_and(|max| *max == 1) {
+        let names = key["properties"].as_object()?.keys();
+        return Some(names.map(|name| format!("{{ {name} = … }}")).collect::<Vec<_>>().join(" or "));
+    }
+    match key.get("enum").and_then(Value::as_array) {
+        Some(names) => Some(either(&names.iter().filter_map(Value::as_str).collect::<Vec<_>>())),
+        None => range(key),
+    }
+}
+
+/// Returns the path and place of the first array within `tree` where a table must be: readers take
+/// one for the values of the table's keys in their order.
+pub(super) fn array_for_table(tree: &DeTable<'_>) -> Option<(Vec<String>, Range<usize>)> {
+    within_table(tree, &REFERENCE)
+}
+
+fn within_table(table: &DeTable<'_>, schema: &'static Value) -> Option<(Vec<String>, Range<usize>)> {
+    table.iter().find_map(|(name, value)| {
+        let schema = within(schema)["properties"].get(name.get_ref().as_ref())?;
+        let (mut path, place) = array_at(value, schema)?;
+        path.insert(0, name.get_ref().to_string());
+        Some((path, place))
+    })
+}
+
+fn array_at(value: &Spanned<DeValue<'_>>, schema: &'static Value) -> Option<(Vec<String>, Range<usize>)> {
+    let table = referred(schema);
+    match (value.get_ref(), table.get("items")) {
+        (DeValue::Array(values), Some(items)) => values.iter().find_map(|value| array_at(value, items)),
+        // A value that may be a text as well is never read from an array.
+        (DeValue::Array(_), None) if definition(schema)["anyOf"].is_array() => None,
+        (DeValue::Array(_), None) => table.get("properties").map(|_| (Vec::new(), value.span())),
+        (DeValue::Table(values), _) => within_table(values, table),
+        _ => None,
+    }
+}
+
+/// Returns the schema that a reference names.
+fn definition(schema: &'static Value) -> &'static Value {
+    let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next());
+    name.map_or(schema, |name| &REFERENCE["$defs"][name])
+}
+
+/// Returns the table that a schema refers to, or whose elements are in its array.
+fn within(schema: &'static Value) -> &'static Value {
+    let schema = referred(schema);
+    schema.get("items").map_or(schema, within)
+}
+
+/// Returns the schema that `schema` refers to; that of the table where it is a table or a text.
+fn referred(schema: &'static Value) -> &'static Value {
+    let schema = definition(schema);
+    let mut variants = schema["anyOf"].as_array().into_iter().flatten().map(referred);
+    variants.find(|variant| variant["properties"].is_object()).unwrap_or(schema)
 }
 
 fn upper(text: &str) -> String {

@@ -159,7 +159,7 @@ pub(super) fn unknown(problems: &mut Problems<'_>, setting: Setting, given: &Giv
     let Given { value, origin } = given;
     let shown = super::units::quoted(value);
     let what = format!("{} is \"{shown}\"; it must be {}", setting.name(origin), either(known));
-    let remedy = match super::read::nearest(value, known) {
+    let remedy = match sherwood_model::nearest(value, known) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => {
             let example = setting.example.trim_matches('"');

@@ -6,7 +6,8 @@
 //! latencies of finished requests ([`FinishedRequest`]) and the division of the cache and of rates
 //! ([`Plan`]). [`history`] keeps an hour of a node's state, [`query_times`] histograms of its
 //! queries' latencies, and [`batches`] makes requests of plain cache clients' commands. [`units`]
-//! parses sizes and durations as users write them.
+//! parses sizes and durations as users write them, and [`nearest`] finds the name that a misspelt
+//! one was meant to be.
 
 pub mod batches;
 mod deadline_classes;
@@ -16,6 +17,7 @@ mod demand_curve;
 mod hash;
 pub mod history;
 mod ids;
+mod nearest;
 mod percent;
 mod plan;
 pub mod query_times;
@@ -37,6 +39,7 @@ pub use demand_counts::DemandCounts;
 pub use demand_curve::DemandCurve;
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
+pub use nearest::nearest;
 pub use percent::{Percent, PercentError};
 pub use plan::{BackendPlan, CachePlan, Plan};
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};

@@ -16,6 +16,7 @@ mod backend;
 mod control;
 mod store;
 mod tenants;
+mod text_or_table;
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use sherwood_store::{Secret, TlsOptions};
 
 use super::Key;
+use super::text_or_table::{TextOrTable, text_or_table};
 use crate::units::{ByteSize, Span};
 
 /// Keys of every kind of store. The keys that a kind accepts are checked during resolution, so that
@@ -147,14 +148,21 @@ pub(crate) struct RawStore {
 }
 
 /// The scheduler of a replica: its URL alone, or with the access to it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "expected a URL, or { url = \"https://host:port\", token_file = \"run/token\" }"
-)]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(crate) enum RawTickets {
     Url(String),
     Access(RawTicketsAccess),
+}
+
+impl<'de> Deserialize<'de> for RawTickets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let accepted = "a URL, or { url = \"https://host:port\", token_file = \"run/token\" }";
+        Ok(match text_or_table(deserializer, accepted)? {
+            TextOrTable::Text(text) => Self::Url(text),
+            TextOrTable::Table(table) => Self::Access(table),
+        })
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -216,11 +224,21 @@ fn place(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Value of a header: literal, or read from a file.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a text, or { file = \"run/token\", prefix = \"Bearer \" }")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(crate) enum RawHeader {
     Text(String),
     File(RawHeaderFile),
+}
+
+impl<'de> Deserialize<'de> for RawHeader {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let accepted = "a text in quotes, or { file = \"run/token\", prefix = \"Bearer \" }";
+        Ok(match text_or_table(deserializer, accepted)? {
+            TextOrTable::Text(text) => Self::Text(text),
+            TextOrTable::Table(table) => Self::File(table),
+        })
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

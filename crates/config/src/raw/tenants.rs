@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::Key;
+use super::text_or_table::{TextOrTable, text_or_table};
 use crate::spanned::Spanned;
 use crate::units::{ByteSize, Span};
 
@@ -140,11 +141,21 @@ pub(crate) struct RawResource {
 }
 
 /// The unit of a resource: by name, or a number of bytes.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected \"dynamodb\", \"count\", or { bytes = 4096 }")]
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
 pub(crate) enum RawUnit {
     Name(#[schemars(extend("enum" = ["dynamodb", "count"]))] String),
     Bytes(RawUnitBytes),
+}
+
+impl<'de> Deserialize<'de> for RawUnit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let accepted = "\"dynamodb\", \"count\", or { bytes = 4096 }";
+        Ok(match text_or_table(deserializer, accepted)? {
+            TextOrTable::Text(text) => Self::Name(text),
+            TextOrTable::Table(table) => Self::Bytes(table),
+        })
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

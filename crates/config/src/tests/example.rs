@@ -5,7 +5,7 @@ use super::*;
 /// Keys of a raw table, taken from its error about an unknown key.
 pub(super) fn keys<T: DeserializeOwned>() -> BTreeSet<String> {
     let Err(error) = toml::from_str::<T>("no_such_key = 0") else { panic!("unknown keys are refused") };
-    let (_, known) = read::unknown_field(error.message()).expect("the message lists the keys");
+    let (_, known) = misread::unknown_field(error.message()).expect("the message lists the keys");
     known.into_iter().map(str::to_owned).collect()
 }
 

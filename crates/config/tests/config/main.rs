@@ -353,6 +353,7 @@ mod meaning {
 
 mod access;
 mod classes;
+mod forms;
 mod freshness;
 #[path = "../../../listener/tests/common/missing.rs"]
 mod missing;

@@ -283,7 +283,7 @@ fn invalid_dispatcher_is_refused() {
         ),
         (
             "dispatch = { batch_keys_max = -1 }",
-            "a.toml:3:31: [[backend]] dispatch.batch_keys_max: invalid value: integer `-1`, expected u32",
+            "a.toml:3:31: [[backend]] dispatch.batch_keys_max: -1 is not accepted; write a whole number (at least 1)",
         ),
         (
             "dispatch = { queue = \"lifo\" }",
@@ -709,7 +709,7 @@ fn scheduler_of_a_replica_that_cannot_be_used_is_refused() {
         (&delay, "a scheduler elsewhere knows no target"),
         (&target, "a scheduler elsewhere knows no target"),
         (&many, "514 calls of all replicas could wait at one scheduler; a backend with tickets may have 512"),
-        (&table, "expected a URL, or { url ="),
+        (&table, "unknown key `uri`; the keys here are url,"),
         (one_of_two, "1 of 2 have tickets; all or none must have a scheduler"),
     ] {
         assert!(said(text).contains(expected), "{}", said(text));

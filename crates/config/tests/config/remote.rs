@@ -239,7 +239,7 @@ fn invalid_remote_store_is_refused() {
         ),
         (
             "store = { kind = \"http\", url = \"http://h/{key}\", headers = { a = 1 } }",
-            "a.toml:3:66: [[backend]] store.headers.a: expected a text, or { file = \"run/token\", prefix = \"Bearer \" }",
+            "a.toml:3:66: [[backend]] store.headers.a: 1 is not accepted; write a text in quotes, or { file = \"run/token\", prefix = \"Bearer \" }",
         ),
     ];
     for (keys, expected) in cases {

@@ -297,7 +297,7 @@ fn invalid_resources_are_refused() {
         ),
         (
             "name = \"r\"\nkind = \"reads\"\nbackend = \"a\"\ntotal = 1\nunit = 7\n",
-            "a.toml:11:8: [[resource]] unit: expected \"dynamodb\", \"count\", or { bytes = 4096 }",
+            "a.toml:11:8: [[resource]] unit: 7 is not accepted; write \"dynamodb\", \"count\", or { bytes = 4096 }",
         ),
         (
             "name = \"r\"\nkind = \"network\"\ntotal = 1\n[[resource]]\nname = \"s\"\nkind = \"network\"\ntotal = 2\n",
