@@ -10,7 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sherwood_dispatch::{Counters, ReplicaStats, Stats};
-use sherwood_ports::http::{InPath, JsonBody, Problem};
+use sherwood_ports::http::{InPath, JsonBody, Problem, json_at};
 use sherwood_store::{Limit, Limits};
 
 use crate::backend::BackendDriver;
@@ -174,8 +174,8 @@ pub(crate) async fn limit(
     Ok(Json(view))
 }
 
-/// Returns the store's limit that a request's JSON body sets. Parsed by hand: for a body with no
-/// limit or with two, serde's error gives the position and not the reason.
+/// Returns the store's limit that a request's JSON body sets. The number of limits is checked first:
+/// an error of the enum's reader says nothing about it.
 fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
     if body.len() != 1 {
         let named = body.len();
@@ -184,8 +184,7 @@ fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
         );
         return Err(Problem::bad_request(error));
     }
-    serde_json::from_value(Value::Object(body))
-        .map_err(|error| Problem::bad_request(format!("reading the body: {error}")))
+    json_at(Value::Object(body).to_string().as_bytes(), "")
 }
 
 fn words(limit: Limit) -> String {

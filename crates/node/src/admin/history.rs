@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use sherwood_model::history::{
     BackendPoint, COARSE_STEP, DeadlineCounters, FINE_STEP, Largest, Point, SERIES_MAX, SloPoint, chosen,
 };
 use sherwood_model::{BackendId, Instant, Slo, TenantId};
-use sherwood_ports::http::Problem;
+use sherwood_ports::http::{InQuery, Problem};
 use sherwood_process::clock::millis;
 
 use super::aside::aside;
@@ -131,9 +130,8 @@ struct EventView {
 
 pub(crate) async fn show(
     State(core): State<Arc<Core>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    InQuery(Asked { step_s, after_ms, .. }): InQuery<Asked>,
 ) -> Result<Json<HistoryView>, Problem> {
-    let Query(Asked { step_s, after_ms, .. }) = asked.map_err(Problem::bad_request)?;
     let step = match step_s.map_or(COARSE_STEP, Duration::from_secs) {
         step if step == FINE_STEP || step == COARSE_STEP => step,
         other => {

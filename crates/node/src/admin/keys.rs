@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, RawQuery, Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use bytes::Bytes;
 use schemars::JsonSchema;
@@ -11,7 +10,7 @@ use serde::Deserialize;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome};
 use sherwood_model::{BackendId, PartitionId, Tags, TenantId};
 use sherwood_path::{Change, Write, WriteOptions, WriteOutcome, WriteRefused};
-use sherwood_ports::http::{InPath, KEY_BYTES_MAX, Problem, WholeBody, listed};
+use sherwood_ports::http::{InPath, InQuery, KEY_BYTES_MAX, Problem, WholeBody, listed};
 use sherwood_store::{Fault, Found};
 
 use crate::backend::BackendDriver;
@@ -31,7 +30,7 @@ pub(crate) struct Writer {
 pub(crate) async fn put(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
-    writer: Result<Query<Writer>, QueryRejection>,
+    writer: Result<InQuery<Writer>, Problem>,
     request: Request,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = backend_named(&core, &name)?;
@@ -77,12 +76,12 @@ async fn write_timed(
 /// Returns the tenant that writes, whose name may follow the key.
 fn tenant(
     core: &Core,
-    writer: Result<Query<Writer>, QueryRejection>,
+    writer: Result<InQuery<Writer>, Problem>,
     query: Option<&str>,
 ) -> Result<TenantId, Problem> {
-    let Query(Writer { tenant }) = writer.map_err(|error| unexpected_query(&error))?;
+    let InQuery(Writer { tenant }) = writer.map_err(|problem| unexpected_query(problem.error()))?;
     if tenant.is_none() && query.is_some() {
-        return Err(unexpected_query(&"nothing that has a meaning follows the key's `?`"));
+        return Err(unexpected_query("nothing that has a meaning follows the key's `?`"));
     }
     let id = core.names.tenant_or_default(tenant.as_deref());
     id.ok_or_else(|| no_tenant(core, tenant.as_deref()))
@@ -107,7 +106,7 @@ fn no_tenant(core: &Core, name: Option<&str>) -> Problem {
 pub(crate) async fn remove(
     State(core): State<Arc<Core>>,
     InPath((name, key)): InPath<(String, String)>,
-    writer: Result<Query<Writer>, QueryRejection>,
+    writer: Result<InQuery<Writer>, Problem>,
     RawQuery(query): RawQuery,
 ) -> Result<StatusCode, Problem> {
     let (id, backend) = backend_named(&core, &name)?;
@@ -152,7 +151,7 @@ fn tags(headers: &HeaderMap) -> Tags {
 
 /// The reply to a query string that is not understood. Ignoring it could write or remove another
 /// key than the client meant: an unescaped `?` in a key starts a query string.
-fn unexpected_query(why: &dyn std::fmt::Display) -> Problem {
+fn unexpected_query(why: &str) -> Problem {
     Problem::bad_request(format!("{why}; a question mark in a key is written %3F"))
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sherwood_cache::ClassUsage;
-use sherwood_config::InstanceSetup;
+use sherwood_config::{ByteSize, InstanceSetup};
 use sherwood_control::Pin;
 use sherwood_model::PartitionId;
 use sherwood_ports::http::{InPath, JsonBody, Problem};
@@ -140,9 +140,10 @@ pub(crate) struct PinnedView {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PartitionChange")]
 pub(crate) struct Change {
-    allocated_bytes: Option<u64>,
-    min_bytes: Option<u64>,
-    max_bytes: Option<u64>,
+    /// A number of bytes, or a size such as `"64MiB"`.
+    allocated_bytes: Option<ByteSize>,
+    min_bytes: Option<ByteSize>,
+    max_bytes: Option<ByteSize>,
     dry_run: Option<bool>,
 }
 
@@ -161,15 +162,18 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<PinnedView>, Prob
     };
     let mut control = core.control();
     let before = control.pins()[partition.index()];
-    if let Change { allocated_bytes: None, min_bytes: None, max_bytes: None, dry_run: None } = asked {
+    let bytes = |size: Option<ByteSize>| size.map(|ByteSize(bytes)| bytes);
+    let &Change { allocated_bytes, min_bytes, max_bytes, dry_run } = asked;
+    let [allocated_bytes, min_bytes, max_bytes] = [allocated_bytes, min_bytes, max_bytes].map(bytes);
+    if (allocated_bytes, min_bytes, max_bytes, dry_run) == (None, None, None, None) {
         let error = "nothing to change; give allocated_bytes, min_bytes, max_bytes or dry_run";
         return Err(Problem::bad_request(error));
     }
-    if asked.allocated_bytes.is_some() && control.tenants().is_some() {
+    if allocated_bytes.is_some() && control.tenants().is_some() {
         let error = "the shares of tenants size the partitions; change a tenant's: PUT /v1/tenants/{name} {\"weight\":2}";
         return Err(Problem::new(StatusCode::CONFLICT, error));
     }
-    if asked.allocated_bytes.is_some() && control.policy() != "static" {
+    if allocated_bytes.is_some() && control.policy() != "static" {
         let error = format!(
             "the policy `{}` sizes the partitions; switch to `static` first: PUT /v1/control {{\"policy\":\"static\"}}",
             control.policy()
@@ -177,13 +181,13 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<PinnedView>, Prob
         return Err(Problem::new(StatusCode::CONFLICT, error));
     }
     let pin = Pin {
-        min_bytes: asked.min_bytes.unwrap_or(before.min_bytes),
+        min_bytes: min_bytes.unwrap_or(before.min_bytes),
         // A maximum of the total or more is no limit.
-        max_bytes: asked.max_bytes.or(before.max_bytes).filter(|&max| max < control.total_bytes()),
-        dry_run: asked.dry_run.unwrap_or(before.dry_run),
+        max_bytes: max_bytes.or(before.max_bytes).filter(|&max| max < control.total_bytes()),
+        dry_run: dry_run.unwrap_or(before.dry_run),
     };
-    control.check_pin(partition, pin, asked.allocated_bytes).map_err(Problem::unprocessable)?;
-    if let Some(bytes) = asked.allocated_bytes {
+    control.check_pin(partition, pin, allocated_bytes).map_err(Problem::unprocessable)?;
+    if let Some(bytes) = allocated_bytes {
         resize(core, &mut control, (partition, name), pin, bytes)?;
     }
     control.pin(partition, pin);
@@ -197,15 +201,10 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<PinnedView>, Prob
         core.events.say("pin", format!("{name} may have {min_bytes} to {most} bytes{state}"), data);
     }
     let view = views(core).swap_remove(partition.index());
-    let PartitionView { name, allocated_bytes, min_bytes, max_bytes, dry_run, .. } = view;
-    Ok(Json(PinnedView {
-        // An instance may take a while to reach its size.
-        allocated_bytes: asked.allocated_bytes.unwrap_or(allocated_bytes),
-        dry_run,
-        max_bytes,
-        min_bytes,
-        name,
-    }))
+    let PartitionView { name, min_bytes, max_bytes, dry_run, .. } = view;
+    // An instance may take a while to reach its size.
+    let allocated_bytes = allocated_bytes.unwrap_or(view.allocated_bytes);
+    Ok(Json(PinnedView { allocated_bytes, dry_run, max_bytes, min_bytes, name }))
 }
 
 fn resize(

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sherwood_model::BackendId;
-use sherwood_ports::http::Problem;
+use sherwood_ports::http::{InQuery, Problem};
 use sherwood_process::clock::millis;
 
 use super::aside::aside;
@@ -83,9 +82,8 @@ const TIME_MAX: Duration = Duration::from_secs(25 * 3_600);
 
 pub(crate) async fn begin(
     State(core): State<Arc<Core>>,
-    asked: Result<Query<Begin>, QueryRejection>,
+    InQuery(Begin { for_s }): InQuery<Begin>,
 ) -> Result<StatusCode, Problem> {
-    let Query(Begin { for_s }) = asked.map_err(Problem::bad_request)?;
     let time = match for_s {
         None => TIME_MAX,
         Some(seconds) if seconds > 0.0 && seconds <= TIME_MAX.as_secs_f64() => {

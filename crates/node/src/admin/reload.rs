@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use sherwood_ports::http::Problem;
+use sherwood_ports::http::{InQuery, Problem};
 
 use crate::core::Core;
 use crate::reload::{ReloadError, ReloadOptions};
@@ -36,9 +35,8 @@ pub(crate) struct Asked {
 
 pub(crate) async fn reload(
     State(core): State<Arc<Core>>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    InQuery(Asked { remove_all_listeners, .. }): InQuery<Asked>,
 ) -> Result<Json<ReloadedView>, Problem> {
-    let Query(Asked { remove_all_listeners, .. }) = asked.map_err(Problem::bad_request)?;
     let options = ReloadOptions { may_remove_all_listeners: remove_all_listeners.unwrap_or(false) };
     match core.reloads.ask(options).await {
         Some(Ok(changed)) => Ok(Json(ReloadedView { changed })),

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sherwood_config::{TenancySetup, TermsError};
+use sherwood_config::{ByteSize, TenancySetup, TermsError};
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::{Share, TenantSeen, TenantTerms, described_curve, described_demand};
 use sherwood_ports::http::{InPath, JsonBody, Problem};
@@ -49,7 +49,8 @@ pub(crate) struct TermsView {
 #[schemars(rename = "TenantChange")]
 pub(crate) struct Change {
     weight: Option<f64>,
-    min_bytes: Option<u64>,
+    /// A number of bytes, or a size such as `"64MiB"`.
+    min_bytes: Option<ByteSize>,
 }
 
 pub(crate) async fn change(
@@ -69,7 +70,7 @@ fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<TermsView>, Probl
         return Err(Problem::bad_request("nothing to change; give weight or min_bytes"));
     }
     weight.map_or(Ok(()), |weight| check_weight(name, weight))?;
-    let terms = &[(tenant, weight, min_bytes)];
+    let terms = &[(tenant, weight, min_bytes.map(|ByteSize(bytes)| bytes))];
     let checked = control.check(&ControlChange { terms, ..ControlChange::default() });
     control.apply(checked.map_err(|error| refused_change(&error))?);
     let TenantTerms { weight, min, .. } = &tenants(&control)?.levels().between().terms()[tenant.index()];

@@ -7,10 +7,9 @@
 pub(crate) mod files;
 
 use axum::body::Bytes;
-use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use sherwood_ports::http::Problem;
+use sherwood_ports::http::{InPath, Problem};
 
 use files::{FILES, File, find};
 
@@ -24,7 +23,7 @@ pub(crate) async fn page(headers: HeaderMap) -> Response {
 }
 
 /// Answers with a file of the page.
-pub(crate) async fn file(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Problem> {
+pub(crate) async fn file(InPath(name): InPath<String>, headers: HeaderMap) -> Result<Response, Problem> {
     let unknown = || Problem::new(StatusCode::NOT_FOUND, "the dashboard has no such file; open /");
     find(&name).map(|file| answer(file, &headers)).ok_or_else(unknown)
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sherwood_config::STALE_OK_MAX;
 use sherwood_model::deadline_within;
-use sherwood_ports::http::{KEY_BYTES_MAX, Text};
+use sherwood_ports::http::{KEY_BYTES_MAX, Misread, Text};
 
 use super::json;
 
@@ -173,7 +173,7 @@ impl<'a> Form<'a> {
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub(crate) enum Refusal {
     /// The body does not follow the format of `POST /v1/requests`.
-    #[error("reading the request: {reason}, at {path}")]
+    #[error("reading the request{}: {reason}", place(.path))]
     Malformed {
         /// JSON path of the offending value.
         path: String,
@@ -214,7 +214,10 @@ impl AskedRequest<'_> {
     /// # Errors
     /// [`Refusal::Malformed`] with the JSON path of the problem.
     pub(crate) fn parse(body: &[u8]) -> Result<AskedRequest<'_>, Refusal> {
-        let asked: AskedRequest<'_> = serde_json::from_slice(body).map_err(|_| misread(body))?;
+        let asked: AskedRequest<'_> = serde_json::from_slice(body).map_err(|_| {
+            let Misread { path, reason } = Misread::of::<AskedRequest<'_>>(body);
+            Refusal::Malformed { path, reason }
+        })?;
         asked.check()?;
         Ok(asked)
     }
@@ -296,17 +299,9 @@ impl AskedQuery<'_> {
     }
 }
 
-/// Returns the problem of a body that failed to parse, and its path. The body is parsed a second
-/// time, because tracking the path takes time that valid requests need not spend.
-fn misread(body: &[u8]) -> Refusal {
-    let mut json = serde_json::Deserializer::from_slice(body);
-    match serde_path_to_error::deserialize::<_, AskedRequest<'_>>(&mut json) {
-        Err(error) => malformed(&error.path().to_string(), error.into_inner().to_string()),
-        Ok(_) => malformed(
-            ".",
-            json.end().map_or_else(|error| error.to_string(), |()| "it was misread".to_owned()),
-        ),
-    }
+/// Returns the JSON path of a refusal as its text has it.
+fn place(path: &str) -> String {
+    if path == "." { String::new() } else { format!(", at {path}") }
 }
 
 fn malformed(path: &str, reason: String) -> Refusal {
@@ -331,12 +326,12 @@ mod tests {
     #[test]
     fn refusal_of_a_request_body_names_the_json_path() {
         assert!(refusal(r#"{"queries":[{"backend":"a","keys":[1]}]}"#).contains("queries[0].keys[0]"));
-        assert!(refusal(r#"{"queries":[{"backend":"a"}]}"#).contains("missing field `keys`"));
-        assert!(refusal(r#"{"queries":[],"extra":1}"#).contains("unknown field `extra`"));
+        assert!(refusal(r#"{"queries":[{"backend":"a"}]}"#).contains("the key `keys` is missing"));
+        assert!(refusal(r#"{"queries":[],"extra":1}"#).contains("unknown key `extra`"));
         for ms in ["0", "-1", "-0.0", "86400000.1", "1e300"] {
             let refused = refusal(&format!(r#"{{"queries":[],"deadline_ms":{ms}}}"#));
             assert!(
-                refused.contains("at most 86400000 ms") && refused.ends_with("at deadline_ms"),
+                refused.contains("at most 86400000 ms") && refused.contains(", at deadline_ms: "),
                 "{refused}"
             );
         }
@@ -345,10 +340,10 @@ mod tests {
             assert!(refusal(&body).contains("queries[0].deadline_ms"), "{}", refusal(&body));
         }
         assert!(refusal(r#"{"queries":[{"backend":"a","keys":["k",""]}]}"#).contains("queries[0].keys[1]"));
-        assert!(refusal(r#"{"queries":[]} trailing"#).contains("trailing"));
-        assert!(refusal("").contains("EOF"));
-        assert!(refusal("[]").contains("expected an object with `queries`"));
-        assert!(refusal(r#"{"queries":[7]}"#).contains("expected an object with `backend` and `keys`"));
+        assert!(refusal(r#"{"queries":[]} trailing"#).contains("more text after the value"));
+        assert!(refusal("").contains("there is no JSON"));
+        assert!(refusal("[]").contains("write an object with `queries`"));
+        assert!(refusal(r#"{"queries":[7]}"#).contains("write an object with `backend` and `keys`"));
     }
 
     #[test]

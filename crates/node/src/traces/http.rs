@@ -12,7 +12,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
 use prost::Message;
-use sherwood_ports::http::{Problem, WholeBody};
+use sherwood_ports::http::{Misread, Problem, WholeBody};
 
 use super::export::{Export, Refused};
 use super::{intake, json};
@@ -98,8 +98,10 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Problem> {
 }
 
 fn from_json(bytes: &[u8]) -> Result<Export, Problem> {
-    json::export(bytes)
-        .map_err(|error| Problem::bad_request(format!("reading the body as OTLP's JSON: {error}")))
+    json::export(bytes).map_err(|Misread { path, reason }| {
+        Problem::bad_request(format!("reading the body as OTLP's JSON, at {path}: {reason}"))
+            .with("path", path)
+    })
 }
 
 fn from_protobuf(bytes: Vec<u8>) -> Result<Export, Problem> {

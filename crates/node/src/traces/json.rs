@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
-use sherwood_ports::http::{Text, without_mark};
+use sherwood_ports::http::{Misread, Text, without_mark};
 
 use super::export::{Export, Refused, ResourceSpans};
 
@@ -86,25 +86,31 @@ struct AttributeValue<'a> {
 ///
 /// # Errors
 /// When the body is not a JSON object with a list of `resourceSpans`.
-pub(super) fn export(body: &[u8]) -> Result<Export, serde_json::Error> {
+pub(super) fn export(body: &[u8]) -> Result<Export, Misread> {
     let text = String::from_utf8_lossy(without_mark(body));
-    let unread: UnreadExport<'_> = serde_json::from_str(&text)?;
+    let unread: UnreadExport<'_> =
+        serde_json::from_str(&text).map_err(|_| Misread::of::<UnreadExport<'_>>(text.as_bytes()))?;
     let (mut export, mut count) = (Export::default(), 0);
     let refused = &mut export.refused;
     for resource in unread.resource_spans.into_iter().flatten() {
-        let Some(resource) = refused.read(serde_json::from_str::<UnreadResource<'_>>(resource.get())) else {
+        let Some(resource) = read(refused, serde_json::from_str::<UnreadResource<'_>>(resource.get())) else {
             continue;
         };
         let attributes = resource.resource.map(|raw| serde_json::from_str(raw.get()).and_then(of_resource));
-        let attributes = attributes.and_then(|read| refused.read(read)).unwrap_or_default();
-        let mut read = Vec::new();
+        let attributes = attributes.and_then(|part| read(refused, part)).unwrap_or_default();
+        let mut found = Vec::new();
         for scope in resource.scope_spans.into_iter().flatten() {
-            spans(scope, count, &mut read, refused);
+            spans(scope, count, &mut found, refused);
         }
-        count += read.len();
-        export.resources.push(ResourceSpans { attributes, spans: read });
+        count += found.len();
+        export.resources.push(ResourceSpans { attributes, spans: found });
     }
     Ok(export)
+}
+
+/// Returns the part if it could be read; otherwise counts it as refused.
+fn read<T>(refused: &mut Refused, part: Result<T, serde_json::Error>) -> Option<T> {
+    refused.read(part.map_err(|error| Misread::reason(&error)))
 }
 
 fn of_resource(resource: JsonResource<'_>) -> Result<Vec<KeyValue>, serde_json::Error> {
@@ -113,11 +119,11 @@ fn of_resource(resource: JsonResource<'_>) -> Result<Vec<KeyValue>, serde_json::
 
 /// Appends the spans of a scope to an export that has `count` spans of other resources.
 fn spans(scope: &RawValue, count: usize, spans: &mut Vec<Span>, refused: &mut Refused) {
-    let scope = refused.read(serde_json::from_str::<UnreadScope<'_>>(scope.get()));
+    let scope = read(refused, serde_json::from_str::<UnreadScope<'_>>(scope.get()));
     let unread = scope.and_then(|scope| scope.spans).unwrap_or_default();
     for raw in unread {
         if refused.has_room(count + spans.len())
-            && let Some(span) = refused.read(serde_json::from_str(raw.get()).and_then(span))
+            && let Some(span) = read(refused, serde_json::from_str(raw.get()).and_then(span))
         {
             spans.push(span);
         }

@@ -131,9 +131,9 @@ fn malformed_request_body_is_refused_with_its_json_path() {
     let long = format!(r#"{{"queries":[{{"backend":"catalog","keys":["{}"]}}]}}"#, "k".repeat(251));
     let many = format!(r#"{{"queries":[{{"backend":"catalog","keys":[{}"k"]}}]}}"#, r#""k","#.repeat(16_384));
     for (body, status, path, part) in [
-        (r#"{"queries":[{"backend":"catalog","keys":[1]}]}"#, 400, "queries[0].keys[0]", "string"),
+        (r#"{"queries":[{"backend":"catalog","keys":[1]}]}"#, 400, "queries[0].keys[0]", "write a text"),
         (r#"{"queries":[{"backend":"catalog"}]}"#, 400, "queries[0]", "keys"),
-        (r#"{"queries":[],"quieres":[]}"#, 400, "quieres", "unknown field"),
+        (r#"{"queries":[],"quieres":[]}"#, 400, "quieres", "did you mean `queries`"),
         (r#"{"queries":[],"deadline_ms":0}"#, 400, "deadline_ms", "above 0 and at most 86400000 ms"),
         (
             r#"{"queries":[{"backend":"catalog","keys":[],"deadline_ms":-5}]}"#,
@@ -150,8 +150,8 @@ fn malformed_request_body_is_refused_with_its_json_path() {
         (r#"{"queries":[{"backend":"catalog","keys":["a",""]}]}"#, 400, "queries[0].keys[1]", "0 bytes"),
         (&long, 400, "queries[0].keys[0]", "251 bytes"),
         (&many, 400, "queries", "16385 keys"),
-        (r#"{"queries":"#, 400, "queries", "EOF"),
-        ("", 400, ".", "EOF"),
+        (r#"{"queries":"#, 400, "queries", "ends within a value"),
+        ("", 400, ".", "there is no JSON"),
         (r#"{"queries":[{"backend":"catalogue","keys":[]}]}"#, 422, "queries[0].backend", "known: catalog"),
         (r#"{"tenant":"gold","queries":[]}"#, 422, "tenant", "known: default"),
     ] {

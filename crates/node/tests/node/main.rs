@@ -15,6 +15,7 @@ mod crowd;
 mod dashboard;
 mod deadlines;
 mod faults;
+mod forms;
 mod freshness;
 mod gateway;
 #[path = "../../../config/src/golden.rs"]

@@ -14,6 +14,7 @@ use futures_util::TryStreamExt;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::misread::Misread;
 use super::reply::Problem;
 use sherwood_process::buffers::{Buffers, Hold};
 
@@ -72,7 +73,7 @@ impl WholeBody {
 /// # Errors
 /// Names the JSON path of the problem.
 pub fn json_at<'de, T: Deserialize<'de>>(json: &'de [u8], at: &str) -> Result<T, Problem> {
-    serde_json::from_slice(json).map_err(|error| refused::<T>(json, &error, at))
+    serde_json::from_slice(json).map_err(|_| refused(Misread::of::<T>(json), at))
 }
 
 /// Removes the byte order mark that some programs write before a JSON text.
@@ -117,7 +118,7 @@ fn too_large(bytes_max: usize) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
-/// A JSON body. Errors name the JSON path of the problem.
+/// A JSON object as the body. Errors name the JSON path of the problem.
 pub struct JsonBody<T>(pub T);
 
 impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for JsonBody<T> {
@@ -125,27 +126,23 @@ impl<S: HasBuffers + Send + Sync, T: DeserializeOwned> FromRequest<Arc<S>> for J
 
     async fn from_request(request: Request, state: &Arc<S>) -> Result<Self, Problem> {
         let body = WholeBody::from_request(request, state).await?;
+        // Every such body is an object. A reader would take an array for the values of its fields.
+        if without_mark(&body.bytes).trim_ascii_start().starts_with(b"[") {
+            return Err(Problem::bad_request("reading the body: an array is not accepted; write an object"));
+        }
         body.json().map(Self)
     }
 }
 
-/// Returns the error of JSON that is not a valid `T`, with the JSON path of the problem below `at`.
-/// Tracking the path makes parsing slower, so it is done in a second pass only after an error.
-fn refused<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error, at: &str) -> Problem {
-    let mut json = serde_json::Deserializer::from_slice(bytes);
-    match serde_path_to_error::deserialize::<_, T>(&mut json) {
-        Err(error) => {
-            let path = match (at, error.path().to_string().as_str()) {
-                ("", path) => path.to_owned(),
-                (at, ".") => at.to_owned(),
-                (at, path) => format!("{at}.{path}"),
-            };
-            Problem::bad_request(format!("reading the body: {}, at {path}", error.into_inner()))
-                .with("path", path)
-        }
-        // There is more after the value.
-        Ok(_) => Problem::bad_request(format!("reading the body: {error}")),
-    }
+/// Returns the reply to a body that was misread at or below the JSON path `at`.
+fn refused(Misread { path, reason }: Misread, at: &str) -> Problem {
+    let path = match (at, path.as_str()) {
+        ("", _) => path,
+        (at, ".") => at.to_owned(),
+        (at, path) => format!("{at}.{path}"),
+    };
+    let place = if path == "." { String::new() } else { format!(", at {path}") };
+    Problem::bad_request(format!("reading the body{place}: {reason}")).with("path", path)
 }
 
 #[cfg(test)]

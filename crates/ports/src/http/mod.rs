@@ -14,6 +14,7 @@ mod activity;
 mod body;
 mod drain;
 mod form;
+mod misread;
 mod reply;
 mod text;
 
@@ -52,6 +53,7 @@ use sherwood_process::buffers::{Buffers, Uncounted};
 
 pub use body::{BODY_BYTES_MAX, HasBuffers, JsonBody, KEY_BYTES_MAX, WholeBody, json_at, without_mark};
 pub use form::{EndsLine, form};
+pub use misread::{InQuery, Misread};
 pub use reply::{InPath, Problem, ProblemBody, listed};
 pub use text::Text;
 

@@ -94,8 +94,11 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for InPath<
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let path = Path::<T>::from_request_parts(parts, state).await;
-        path.map(|Path(names)| Self(names)).map_err(|error| {
-            Problem::bad_request(format!("{error}; names and keys in a path are UTF-8, escaped with %"))
+        path.map(|Path(names)| Self(names)).map_err(|_| {
+            let path = parts.uri.path();
+            let error =
+                format!("reading the path {path}: names and keys in it must be UTF-8, escaped with %");
+            Problem::bad_request(error)
         })
     }
 }
