@@ -141,6 +141,8 @@ pub struct Listener {
     pub mode: Mode,
     /// Counting of clients' batches as requests.
     pub requests: BatchMode,
+    /// Number of databases that clients of Redis can select, 1 to 16; 1 by default.
+    pub databases: u8,
 }
 
 /// Counting of the batches of a listener's clients as requests.

@@ -121,7 +121,7 @@ pub use fetch::FETCH_KEYS_MAX;
 pub use idle::BackgroundWork;
 pub use in_memory_client::InMemoryClient;
 pub use meter::{Meter, Reading};
-pub use options::{ListenerOptions, OptionsError};
+pub use options::{DATABASES_MAX, ListenerOptions, OptionsError};
 pub use passwords::Passwords;
 pub use protocols::Protocol;
 pub use requests::{BatchCounting, BatchRequests, ClientBatches, KeyEnd};

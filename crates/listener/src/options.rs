@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use super::address::Address;
 
+/// Most databases of a Redis listener, Redis's default.
+pub const DATABASES_MAX: u8 = 16;
+
 /// Options of a memcached or Redis listener. The defaults are memcached's if it has the option.
 ///
 /// A connection has buffers only for unfinished work: an incomplete command, up to the longest
@@ -30,6 +33,9 @@ pub struct ListenerOptions {
     pub pin_threads: bool,
     /// Maximum length of a value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
+    /// Number of databases that clients of Redis can select, 1 to [`DATABASES_MAX`]; default 1.
+    /// More than one only on a look-aside listener.
+    pub databases: u8,
     /// Output above which a connection executes nothing until the client has read, in bytes; at
     /// least 1, default 64 KiB.
     pub output_bytes_max: usize,
@@ -51,6 +57,7 @@ impl Default for ListenerOptions {
             threads: 4,
             pin_threads: false,
             item_size_max: 1 << 20,
+            databases: 1,
             output_bytes_max: 64 * 1024,
             idle_timeout: None,
             write_timeout: Duration::from_secs(30),
@@ -88,6 +95,7 @@ impl ListenerOptions {
             threads,
             pin_threads: _,
             item_size_max,
+            databases,
             output_bytes_max,
             idle_timeout,
             write_timeout,
@@ -102,6 +110,9 @@ impl ListenerOptions {
         }
         if !(1..=1 << 30).contains(item_size_max) {
             return refuse("item_size_max", item_size_max.to_string(), "1 byte to 1 GiB");
+        }
+        if !(1..=DATABASES_MAX).contains(databases) {
+            return refuse("databases", databases.to_string(), "1 to 16");
         }
         if *output_bytes_max == 0 {
             return refuse("output_bytes_max", output_bytes_max.to_string(), "at least 1");
@@ -134,6 +145,7 @@ mod tests {
         let wrong = [
             ("threads", ListenerOptions { threads: 0, ..ok.clone() }),
             ("item_size_max", ListenerOptions { item_size_max: 0, ..ok.clone() }),
+            ("databases", ListenerOptions { databases: 17, ..ok.clone() }),
             ("output_bytes_max", ListenerOptions { output_bytes_max: 0, ..ok.clone() }),
             ("idle_timeout", ListenerOptions { idle_timeout: Some(Duration::ZERO), ..ok.clone() }),
             ("write_timeout", ListenerOptions { write_timeout: Duration::ZERO, ..ok.clone() }),

@@ -9,10 +9,10 @@ use crate::flags::Flags;
 use crate::meaning::{BackendConfig, BatchMode, Listener, Mode, Route, WriteThrough};
 use crate::problem::{Origin, Problems};
 use crate::raw::{RawFile, RawListener};
-use crate::scope::{Given, Setting, bytes, flag_or, given, one_of, unknown};
+use crate::scope::{Given, Setting, bytes, flag_or, given, in_range, one_of, unknown};
 use crate::setup::AccessSetup;
 use crate::units::quoted;
-use sherwood_listener::{Address, Protocol, UnixSocket};
+use sherwood_listener::{Address, DATABASES_MAX, Protocol, UnixSocket};
 
 use super::tenants::Resolved;
 use super::{access, clients};
@@ -24,6 +24,7 @@ const PERMISSIONS: Setting = Setting::new("[[listener]]", "permissions", "\"0700
 const ROUTE: Setting = Setting::new("[[listener]]", "route", "\"prefix\"");
 const BACKEND: Setting = Setting::new("[[listener]]", "backend", "\"catalog\"");
 const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
+const DATABASES: Setting = Setting::new("[[listener]]", "databases", "16");
 const WRITE_FIRST: Setting = Setting::new("[[listener]]", "write_first", "\"store\"");
 const REQUESTS: Setting = Setting::new("[[listener]]", "requests", "\"auto\"");
 const OTLP: Setting = Setting::new("[otlp]", "bind", "\"127.0.0.1:4317\"");
@@ -184,6 +185,7 @@ fn listener(
     );
     let mode = handling(raw, problems);
     let requests = one_of(problems, REQUESTS, given(&raw.requests), &BATCH_MODES);
+    let databases = databases(raw, (protocol, mode), problems);
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
     let address = bind_address(setting, bind, given(&raw.permissions), problems);
     let auth_file = access::auth_file(raw, problems);
@@ -196,12 +198,38 @@ fn listener(
     }
     Some((
         bind.origin.clone(),
-        Listener { protocol, bind: address?, auth_file, tls, tenant, route: route?, mode, requests },
+        Listener {
+            protocol,
+            bind: address?,
+            auth_file,
+            tls,
+            tenant,
+            route: route?,
+            mode,
+            requests,
+            databases,
+        },
     ))
 }
 
 const BATCH_MODES: [(&str, BatchMode); 3] =
     [("auto", BatchMode::Auto), ("batches", BatchMode::Always), ("off", BatchMode::Never)];
+
+/// Returns the number of databases of a listener.
+fn databases(raw: &RawListener, (protocol, mode): (Protocol, Mode), problems: &mut Problems<'_>) -> u8 {
+    let Some(given) = given(&raw.databases) else { return 1 };
+    let origin = given.origin.clone();
+    let databases = in_range(problems, DATABASES, Some(given), 1, 1..=u64::from(DATABASES_MAX));
+    let lack = match (databases, protocol, mode) {
+        (1, ..) | (_, Protocol::Redis, Mode::LookAside) => return databases as u8,
+        (_, Protocol::Redis, _) => {
+            "its mode reads from a backend, which has no databases: set mode = \"look-aside\""
+        }
+        _ => "its protocol has none: set protocol = \"redis\"",
+    };
+    problems.add(&origin, format!("[[listener]] databases is {databases}, but {lack}, or remove databases"));
+    1
+}
 
 fn handling(raw: &RawListener, problems: &mut Problems<'_>) -> Mode {
     let cache_first =

@@ -90,6 +90,7 @@ mod meaning {
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
             requests: BatchMode::Auto,
+            databases: 1,
         };
         let listeners = [
             (Protocol::Memcached, tcp("127.0.0.1:11211")),
@@ -150,9 +151,12 @@ mod meaning {
                     Route::Backend(BackendId(0)),
                     Mode::WriteThrough(WriteThrough { cache_first: false, admit: true })
                 ),
+                (Route::Backend(BackendId(0)), Mode::LookAside),
                 (Route::Prefix, Mode::LookAside)
             ]
         );
+        let databases: Vec<u8> = config.listeners.iter().map(|listener| listener.databases).collect();
+        assert_eq!(databases, [1, 1, 16, 1]);
         assert_eq!(
             config.memory_line(),
             "memory: 1GiB for the cache + 12MiB for 5 embedded stores = 1036MiB"

@@ -746,3 +746,36 @@ fn export_of_spans_needs_the_url_of_a_collector() {
         ),
     ]);
 }
+
+#[test]
+fn several_databases_need_redis_and_a_look_aside_listener() {
+    let listener = |keys: &str| {
+        format!(
+            "[[backend]]\nname = \"a\"\nstore = {{ kind = \"compute\" }}\n[[listener]]\nbind = \"127.0.0.1:0\"\n{keys}"
+        )
+    };
+    let said = |keys: &str| refusal(&listener(keys), &Flags::default()).join("\n");
+    assert_eq!(
+        said("databases = 16"),
+        "a.toml:6:13: [[listener]] databases is 16, but its protocol has none: set protocol = \"redis\", or remove databases"
+    );
+    let through = said("protocol = \"redis\"\nmode = \"read-through\"\ndatabases = 2");
+    assert!(
+        through.contains("databases is 2, but its mode reads from a backend, which has no databases"),
+        "{through}"
+    );
+    let many = said("protocol = \"redis\"\ndatabases = 17");
+    assert!(many.contains("[[listener]] databases is 17; it must be 1 to 16: set databases = 16"), "{many}");
+}
+
+#[test]
+fn key_of_another_table_is_refused_with_its_place() {
+    assert_eq!(
+        problem("[control]\ntenants = \"hare\"\n"),
+        "a.toml:2:1: [control]: unknown key `tenants`; it is elsewhere: write [tenants] policy = \"hare\""
+    );
+    assert_eq!(
+        problem("[[backend]]\nname = \"a\"\nretry = { ratio = 0.5 }\n"),
+        "a.toml:3:1: [[backend]]: unknown key `retry`; it is elsewhere: write [backend.dispatch.retry]"
+    );
+}

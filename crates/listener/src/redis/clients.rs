@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sherwood_model::Instant;
@@ -47,6 +47,8 @@ pub(super) struct Card {
     resp3: AtomicBool,
     /// Index of the slot of the client's tenant.
     slot: AtomicUsize,
+    /// Number of the client's database.
+    database: AtomicU8,
     peer: OnceLock<Peer>,
     names: Mutex<Names>,
 }
@@ -184,6 +186,11 @@ impl Card {
         self.queued.store(commands.map_or(0, |commands| commands as u64 + 1), Relaxed);
     }
 
+    /// Notes the database that the client has selected.
+    pub(super) fn note_database(&self, database: u8) {
+        self.database.store(database, Relaxed);
+    }
+
     fn is_of(&self, slot: TenantSlot) -> bool {
         self.slot.load(Relaxed) == slot.index()
     }
@@ -204,9 +211,10 @@ impl Card {
         let Peer { client, local, descriptor } = self.peer.get().copied().unwrap_or_default();
         let (address, local) = (address(client, unix), address(local, unix));
         let last = self.last.load(Relaxed).checked_sub(1).map_or("NULL", command);
+        let database = self.database.load(Relaxed);
         let resp = if self.resp3.load(Relaxed) { 3 } else { 2 };
         format!(
-            "id={} addr={address} laddr={local} fd={descriptor} name={name} age={age} idle={idle} flags={flags} db=0 sub=0 \
+            "id={} addr={address} laddr={local} fd={descriptor} name={name} age={age} idle={idle} flags={flags} db={database} sub=0 \
              psub=0 multi={queued} cmd={last} user={user} resp={resp} lib-name={library} lib-ver={library_version}",
             self.id
         )

@@ -6,8 +6,8 @@ use sherwood_wire::resp::{Args, Version, integer, reply};
 
 use super::VERSION;
 use super::clients::NAME_BYTES_MAX;
-use super::failure::{DATABASE, DATABASE_NUMBER, Failure, NO_AUTH_HELLO, SYNTAX};
-use super::session::{CommandResult, Replies, Session, arg, is, number};
+use super::failure::{Failure, NO_AUTH_HELLO, SYNTAX};
+use super::session::{CommandResult, Replies, Session, arg, is};
 use super::words;
 use crate::output::Output;
 use crate::tenants::TenantSlot;
@@ -45,6 +45,7 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) ->
     session.client.log_out(replies);
     session.card.note_queued(None);
     session.card.note_version(Version::default());
+    session.card.note_database(0);
     session.enter(TenantSlot::default());
     {
         let mut names = session.card.names();
@@ -53,22 +54,6 @@ pub(super) fn reset(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) ->
     }
     reply::simple(out, "RESET");
     Ok(())
-}
-
-/// Executes the Redis command `SELECT index`: there is one database.
-pub(super) fn select(_: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    database(arg(args, 1))?;
-    out.extend_from_slice(reply::OK);
-    Ok(())
-}
-
-/// Checks the index of a database: only 0 exists.
-pub(super) fn database(index: &[u8]) -> CommandResult {
-    match number(index)? {
-        0 => Ok(()),
-        index if i32::try_from(index).is_ok() => Err(DATABASE),
-        _ => Err(DATABASE_NUMBER),
-    }
 }
 
 /// Executes the Redis command `AUTH [username] password`; the user is `default` if no name is

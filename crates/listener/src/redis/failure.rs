@@ -17,9 +17,6 @@ pub(super) const OVERFLOW: Failure = Failure::text("ERR increment or decrement w
 pub(super) const TOO_LONG: Failure =
     Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(super) const NO_SUCH_KEY: Failure = Failure::text("ERR no such key");
-pub(super) const DATABASE: Failure = Failure::text(
-    "ERR DB index is out of range: a listener has database 0 only; keep keys apart by a prefix instead",
-);
 /// Error for scripts and functions. Redis has no counterpart.
 pub(super) const SCRIPTS: Failure = Failure::text(
     "ERR scripts are refused, except for those of known clients' locks: the cache executes no programs of clients; what \

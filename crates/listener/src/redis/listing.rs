@@ -8,10 +8,12 @@ use sherwood_cache::Access;
 use sherwood_wire::resp::{Args, reply};
 
 use super::aside::Aside;
+use super::databases::own_name;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is, number};
 use crate::output::Output;
+use crate::work::CHANGE;
 
 /// Most slots of the cache's table that a command visits before other connections run. Chosen: a
 /// fraction of a millisecond.
@@ -60,6 +62,8 @@ enum Purpose {
     Keys(Vec<u8>),
     /// `DBSIZE`, which counts the keys.
     Count,
+    /// `FLUSHDB` of one of several databases, which removes the keys.
+    Remove,
     /// `RANDOMKEY`, which starts at a random position and, if it finds no key, once more at the
     /// beginning.
     Any { again: bool },
@@ -95,9 +99,16 @@ impl Walk {
             start = end;
             full.truncate(prefix.len());
             full.extend_from_slice(key);
-            if routing.find(&full) == Some((target, key)) {
-                visit(&full);
+            if routing.find(&full) != Some((target, key)) {
+                continue;
             }
+            if session.has_databases() {
+                let database = session.client.database;
+                let Some((_, name)) = own_name(key).filter(|(of, _)| *of == database) else { continue };
+                full.truncate(prefix.len());
+                full.extend_from_slice(name);
+            }
+            visit(&full);
         }
         if self.cursor == 0 {
             self.route += 1;
@@ -127,7 +138,7 @@ impl Listing {
         let more = self.step(session, out);
         let enough = match &mut self.purpose {
             Purpose::Keys(_) => self.found.len() >= KEYS_BYTES_MAX,
-            Purpose::Count => false,
+            Purpose::Count | Purpose::Remove => false,
             Purpose::Any { again } => {
                 if !more && *again {
                     (*again, self.walk) = (false, Walk::default());
@@ -143,11 +154,12 @@ impl Listing {
         let Self { purpose, walk, count, found, .. } = self;
         let pattern = match purpose {
             Purpose::Keys(pattern) => Some(&pattern[..]),
-            Purpose::Count | Purpose::Any { .. } => None,
+            Purpose::Count | Purpose::Remove | Purpose::Any { .. } => None,
         };
         let places = places(pattern);
         out.work.add(work(places, pattern));
-        walk.step(session, places, |key| match purpose {
+        let before = *count;
+        let more = walk.step(session, places, |key| match purpose {
             Purpose::Keys(pattern) if glob::matches(pattern, key, false) => {
                 *count += 1;
                 if found.len() < KEYS_BYTES_MAX {
@@ -156,13 +168,18 @@ impl Listing {
             }
             Purpose::Keys(_) => {}
             Purpose::Count => *count += 1,
+            Purpose::Remove => *count += usize::from(session.remove(&session.placed_here(key))),
             Purpose::Any { .. } => {
                 if *count == 0 {
                     reply::bulk(found, key);
                 }
                 *count += 1;
             }
-        })
+        });
+        if let Purpose::Remove = purpose {
+            out.work.add(CHANGE * (*count - before) as u64);
+        }
+        more
     }
 
     /// Appends the answer of the completed iteration from the keys found; always returns true.
@@ -176,6 +193,7 @@ impl Listing {
                 out.append(found);
             }
             Purpose::Count => reply::integer(out, *count as i64),
+            Purpose::Remove => out.extend_from_slice(reply::OK),
             Purpose::Any { .. } if *count == 0 => reply::null(out, session.version()),
             Purpose::Any { .. } => out.append(found),
         }
@@ -194,6 +212,11 @@ pub(super) fn keys(session: &mut Session<'_>, args: Args<'_>, _: &mut Output) ->
 pub(super) fn dbsize(session: &mut Session<'_>, _: Args<'_>, _: &mut Output) -> CommandResult {
     session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Count, Walk::default())));
     Ok(())
+}
+
+/// Begins to remove all keys of the client's database.
+pub(super) fn remove_all(session: &mut Session<'_>) {
+    session.client.aside = Some(Aside::Listing(Listing::new(Purpose::Remove, Walk::default())));
 }
 
 /// Executes the Redis command `RANDOMKEY`.

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use sherwood_cache::{Change, NewItem};
 use sherwood_wire::resp::{Args, reply};
 
-use super::connection::database;
 use super::failure::{Failure, NO_SUCH_KEY, SYNTAX};
 use super::session::{CommandResult, Old, Session, arg, is};
 use crate::output::Output;
@@ -108,10 +107,25 @@ fn move_key(session: &Session<'_>, from: &[u8], to: &[u8], work: &mut Work) -> C
     moved
 }
 
-/// Executes the Redis command `COPY source destination [DB 0] [REPLACE]`.
+/// Gives a key another name that is free; false if the key is missing, or the name taken.
+pub(super) fn move_between(
+    session: &Session<'_>,
+    from: &[u8],
+    to: &[u8],
+    work: &mut Work,
+) -> Result<bool, Failure> {
+    let _order = session.order();
+    let is_possible = session.peek(from, |_| ()).is_some() && session.peek(to, |_| ()).is_none();
+    if is_possible {
+        move_key(session, from, to, work)?;
+    }
+    Ok(is_possible)
+}
+
+/// Executes the Redis command `COPY source destination [DB index] [REPLACE]`.
 pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let (from, to) = (arg(args, 1), arg(args, 2));
-    let replace = copy_replaces(args)?;
+    let replace = copy_replaces(session, args)?;
     if from == to {
         return Err(Failure::text("ERR source and destination objects are the same"));
     }
@@ -134,7 +148,7 @@ pub(super) fn copy(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) 
     Ok(())
 }
 
-fn copy_replaces(args: Args<'_>) -> Result<bool, Failure> {
+fn copy_replaces(session: &Session<'_>, args: Args<'_>) -> Result<bool, Failure> {
     let mut replace = false;
     let mut index = 3;
     while let Some(word) = args.get(index) {
@@ -143,7 +157,8 @@ fn copy_replaces(args: Args<'_>) -> Result<bool, Failure> {
             replace = true;
         } else if let Some(index_of_db) = args.get(index).filter(|_| is(word, "db")) {
             index += 1;
-            database(index_of_db)?;
+            // The destination is named already as it is stored there.
+            session.database(index_of_db)?;
         } else {
             return Err(SYNTAX);
         }

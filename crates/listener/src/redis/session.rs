@@ -11,12 +11,14 @@ use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, Change, Item, ItemKind, Marks, NewCas, Received, Refused, Value};
 use sherwood_model::query_times::{Operation, QueryOutcome};
 use sherwood_model::{Instant, PartitionId, Tags};
-use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
+use sherwood_wire::resp::{Args, OwnedRequest, ProtocolError, Version, integer, reply};
 
 use super::Hub;
 use super::aside::Aside;
 use super::calls::ThreadCalls;
 use super::clients::{Card, View};
+use super::databases::SWAP;
+use super::describe;
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
@@ -69,6 +71,8 @@ pub(super) struct State {
     pub(super) admitted: bool,
     /// The slot of the client's tenant.
     pub(super) slot: TenantSlot,
+    /// Number of the database that the client has selected.
+    pub(super) database: u8,
     /// The commands since `MULTI`, if there was one.
     pub(super) transaction: Option<Box<Transaction>>,
     /// The keys that must not change until `EXEC`.
@@ -209,10 +213,13 @@ impl Session<'_> {
             }
             Err(failure) if is(arg(args, 0), "exec") => return Err(self.abort(failure)),
             Err(failure) => {
+                out.work.add(UNKNOWN_WORK);
                 self.break_transaction();
                 return Err(failure);
             }
         };
+        let renamed = self.renamed(command, args).inspect_err(|_| self.break_transaction())?;
+        let args = renamed.as_ref().map_or(args, OwnedRequest::args);
         if self.client.transaction.is_some() && !command.ends_or_begins_transactions() {
             return self.enqueue(command, args, out);
         }
@@ -228,7 +235,7 @@ impl Session<'_> {
     /// Returns the command of a request, which it may execute as far as its arguments' number and
     /// its client tell.
     fn command(&mut self, args: Args<'_>) -> Result<&'static Command, Failure> {
-        let at = table::position(arg(args, 0)).ok_or_else(|| unknown(args))?;
+        let at = table::position(arg(args, 0)).ok_or_else(|| self.unknown(args))?;
         let command = table::at(at);
         let command = match (command.subcommands, args.get(1)) {
             ([], _) | (_, None) => command,
@@ -246,6 +253,15 @@ impl Session<'_> {
         self.last = Some(at);
         self.calls.count(at);
         Ok(command)
+    }
+
+    /// Returns the error for an unknown command, for clients that have logged in with a remedy.
+    fn unknown(&self, args: Args<'_>) -> Failure {
+        let mut failure = unknown(args);
+        if !self.is_outside() && failure.0.starts_with(UNKNOWN.as_bytes()) {
+            failure.0.to_mut().extend_from_slice(describe::remedy(arg(args, 0)).as_bytes());
+        }
+        failure
     }
 
     /// Locks out other commands that write several keys, unless a transaction has done so.
@@ -328,7 +344,7 @@ impl Session<'_> {
         if let (Some(name), Some(key)) = (args.get(0), args.get(1))
             && overwrites(name)
         {
-            self.remove(key);
+            self.remove(&self.placed_here(key));
         }
     }
 
@@ -543,6 +559,11 @@ impl Session<'_> {
 /// it.
 const ARGUMENTS_FREE: usize = 16;
 
+/// Beginning of the error for an unknown command, as in Redis.
+const UNKNOWN: &str = "ERR unknown command '";
+/// Work of finding the command that an unknown name was probably meant to be: some microseconds.
+const UNKNOWN_WORK: u64 = 32 << 10;
+
 /// Maximum number of bytes of a client's argument that an error repeats, as in Redis.
 const QUOTED_MAX: usize = 128;
 
@@ -574,14 +595,18 @@ fn is_http(name: &[u8]) -> bool {
     is(name, "post") || is(name, "host:")
 }
 
+/// Returns Redis's error for an unknown command.
 fn unknown(args: Args<'_>) -> Failure {
     let name = arg(args, 0);
     let of_scripts = ["eval_ro", "evalsha_ro", "fcall", "fcall_ro", "function"];
     if of_scripts.iter().any(|one| is(name, one)) {
         return SCRIPTS;
     }
+    if is(name, "swapdb") {
+        return SWAP;
+    }
     let list = "', with args beginning with: ";
-    let mut failure = Failure::about("ERR unknown command '", &name[..name.len().min(QUOTED_MAX)], list);
+    let mut failure = Failure::about(UNKNOWN, &name[..name.len().min(QUOTED_MAX)], list);
     let text = failure.0.to_mut();
     let start = text.len();
     for arg in args.from(1) {

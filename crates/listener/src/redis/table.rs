@@ -50,10 +50,15 @@ impl Command {
 
     /// Returns the keys among the arguments of the command.
     pub(super) fn keys_of<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.positions_of(args).filter_map(move |at| args.get(at))
+    }
+
+    /// Returns the positions of the keys among the arguments of the command, in ascending order.
+    pub(super) fn positions_of(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let [first, last, step] = self.keys;
         let last = if last < 0 { args.len() as i64 + last } else { last };
         let last = if first == 0 { -1 } else { last };
-        (first..=last).step_by(step.max(1) as usize).filter_map(move |at| args.get(at as usize))
+        (first..=last).step_by(step.max(1) as usize).map(|at| at as usize)
     }
 
     /// Returns true if the command removes all keys.
@@ -126,6 +131,13 @@ pub(super) fn position(name: &[u8]) -> Option<usize> {
     Some(start + at)
 }
 
+/// Returns the names of the commands that begin with the same letter as `name`.
+pub(super) fn alike(name: &[u8]) -> Vec<&'static str> {
+    let letter = name.first().map_or(0, |&byte| usize::from(lower(byte).wrapping_sub(b'a')));
+    let (start, end) = LETTERS.get(letter).copied().unwrap_or_default();
+    COMMANDS[start..end].iter().map(|command| command.name).collect()
+}
+
 /// Finds a subcommand by its name, in any case.
 pub(super) fn subcommand(subcommands: &'static [Command], name: &[u8]) -> Option<&'static Command> {
     subcommands.iter().find(|command| name.eq_ignore_ascii_case(command.own_name().as_bytes()))
@@ -140,7 +152,7 @@ fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Output) -> CommandResu
 const _: () = assert!(COMMANDS.len() <= COMMANDS_MAX, "each command has a count of its calls");
 
 /// Maximum length of a command's name, in bytes.
-const NAME_BYTES_MAX: usize = 16;
+pub(super) const NAME_BYTES_MAX: usize = 16;
 
 /// Names of the commands packed into numbers, in ascending order.
 static PACKED: [u128; COMMANDS.len()] = {

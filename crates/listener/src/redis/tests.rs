@@ -23,6 +23,7 @@ use crate::shared::{ConnectionLimit, Service, Shared};
 use crate::tenants::UserRoutes;
 
 mod commands;
+mod databases;
 mod isolation;
 mod kept;
 mod locks;
@@ -224,7 +225,7 @@ fn redis_errors_quote_the_input_up_to_the_first_zero_byte() {
     client::request(&mut out, &[b"CLIENT", b"\xff\0x"]);
     assert_eq!(
         listener.send(&mut listener.client(), &out),
-        b"-ERR unknown command 'no', with args beginning with: '\xff\xe9' 'a' 'c  d' \r\n\
+        b"-ERR unknown command 'no', with args beginning with: '\xff\xe9' 'a' 'c  d' (commands: docs/src/redis.md of Sherwood 0.1.0)\r\n\
           -ERR unknown subcommand '\xff'. Try CLIENT HELP.\r\n"
     );
 }

@@ -212,6 +212,10 @@ impl<'a> Session<'a> {
             "keys" | "scan" | "dbsize" | "randomkey" => about(
                 "' is refused inside MULTI: it looks at all keys, and a transaction locks only those it names; send it before",
             ),
+            "select" | "move" | "flushdb" if self.has_databases() => about(
+                "' is refused inside MULTI where the listener has several databases: the transaction's keys are those of \
+                 the database that was selected before; send it before or after",
+            ),
             "lcs" => about(
                 "' is refused inside MULTI: it takes long, and the keys would be locked meanwhile; send it outside",
             ),

@@ -4,6 +4,8 @@
 
 use std::process::Command;
 
+use sherwood_listener::ListenerOptions;
+
 use crate::packaged::{node_program, php_program, ruby_program};
 use crate::programs::{client_program, client_program_as, run};
 use crate::support::{Server, options};
@@ -76,6 +78,12 @@ fn memjs_client_program_passes_against_the_memcached_listener() {
 fn redis_py_program_passes_against_the_redis_listener() {
     let server = Server::redis(options());
     client_program("redis", "redis_py.py", server.address().port());
+}
+
+#[test]
+fn redis_py_program_with_several_databases_passes_against_the_redis_listener() {
+    let server = Server::redis(ListenerOptions { databases: 16, ..options() });
+    client_program("redis", "databases_redis_py.py", server.address().port());
 }
 
 #[test]

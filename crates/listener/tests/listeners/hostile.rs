@@ -237,7 +237,9 @@ fn malformed_commands_are_answered_with_an_error_or_close_the_connection() {
     assert_eq!(server.count(Count::ProtocolErrors), 3 + 3 + 1 + 1);
     let server = Server::redis(options());
     let unknown = |name: &str, args: &str| {
-        format!("-ERR unknown command '{name}', with args beginning with: {args}\r\n")
+        format!(
+            "-ERR unknown command '{name}', with args beginning with: {args}(commands: docs/src/redis.md of Sherwood 0.1.0)\r\n"
+        )
     };
     let brackets = "([{".repeat(3_000);
     check_each(

@@ -28,6 +28,7 @@ pub(crate) fn bind(
         bind: setup.bind.clone(),
         threads: setup.threads,
         item_size_max,
+        databases: setup.databases,
         idle_timeout: setup.idle_timeout,
         pin_threads: setup.pin_threads,
         ..ListenerOptions::default()

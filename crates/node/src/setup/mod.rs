@@ -184,6 +184,9 @@ pub struct ListenerSetup {
     pub write_through: Option<WriteThrough>,
     /// Counting of clients' batches as requests.
     pub requests: BatchMode,
+    /// Number of databases that clients of Redis can select, 1 to 16; more than one only with
+    /// look-aside.
+    pub databases: u8,
     /// Threads, each with an event queue and a socket of its own.
     pub threads: usize,
     /// True if each thread is pinned to one core.

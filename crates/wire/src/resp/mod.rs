@@ -28,7 +28,7 @@ mod parser;
 pub mod reply;
 
 pub use ahead::Ahead;
-pub use args::{Args, Iter};
+pub use args::{Args, Iter, OwnedRequest};
 pub use integer::integer;
 pub use kept::KeptRequests;
 pub use parser::{Event, Limits, Parsed, Parser, ProtocolError};

@@ -3,8 +3,8 @@
 //! Redis 7.0.
 
 use super::super::{
-    bits, compare, connection, describe, each, expiry, keys, lcs, listing, many, numbers, scripts, server,
-    strings, transaction, watch,
+    bits, compare, connection, databases, describe, each, expiry, keys, lcs, listing, many, numbers, scripts,
+    server, strings, transaction, watch,
 };
 use super::rows::{
     ADMIN, CLIENT, FAST, KEY, KEYS, NO_AUTH, NO_KEYS, NONE, PAIRS, READ, READ_FAST, SCRIPT_KEY, STALE,
@@ -13,7 +13,7 @@ use super::rows::{
 };
 use super::{Command, container};
 
-pub(in super::super) static COMMANDS: [Command; 70] = [
+pub(in super::super) static COMMANDS: [Command; 71] = [
     string("append", 3, STORE_FAST, KEY, "2.0.0", "Add to the end of a value.", strings::append),
     connection("auth", -2, NO_AUTH, "1.0.0", "Say who asks.", connection::auth),
     bitmap("bitcount", -2, READ, "2.6.0", "Count the bits of a value that are set.", bits::bitcount),
@@ -53,7 +53,7 @@ pub(in super::super) static COMMANDS: [Command; 70] = [
         expiry::expiretime,
     ),
     server("flushall", -1, WRITE, "1.0.0", "Remove all keys.", server::flush),
-    server("flushdb", -1, WRITE, "1.0.0", "Remove all keys.", server::flush),
+    server("flushdb", -1, WRITE, "1.0.0", "Remove all keys of the database.", server::flush_database),
     string("get", 2, READ_FAST, KEY, "1.0.0", "Read a value.", strings::get),
     bitmap("getbit", 3, READ_FAST, "2.2.0", "Read a bit of a value.", bits::getbit),
     string("getdel", 2, WRITE_FAST, KEY, "6.2.0", "Read a value and remove its key.", strings::getdel),
@@ -84,6 +84,7 @@ pub(in super::super) static COMMANDS: [Command; 70] = [
     generic("keys", 2, READ, NO_KEYS, "1.0.0", "List the keys that match a pattern.", listing::keys),
     string("lcs", -3, READ, TWO_KEYS, "7.0.0", "Find what two values have in common, in order.", lcs::lcs),
     string("mget", -2, READ_FAST, KEYS, "1.0.0", "Read values.", many::mget),
+    generic("move", 3, WRITE_FAST, KEY, "1.0.0", "Move a key to another database.", databases::move_to),
     string("mset", -3, STORE, PAIRS, "1.0.1", "Store values.", each::mset),
     string("msetnx", -3, STORE, PAIRS, "1.0.1", "Store values if none of the keys is there.", many::msetnx),
     transactions("multi", 1, NO_KEYS, "1.2.0", "Keep the commands that follow for EXEC.", transaction::multi),
@@ -143,14 +144,7 @@ pub(in super::super) static COMMANDS: [Command; 70] = [
     connection("reset", 1, NO_AUTH, "6.2.0", "Forget what was agreed on a connection.", connection::reset),
     generic("scan", -2, READ, NO_KEYS, "2.8.0", "List some keys and where to go on.", listing::scan),
     server("script", -2, STALE, "2.6.0", "Manage scripts.", container).with(&SCRIPT_SUBCOMMANDS),
-    connection(
-        "select",
-        2,
-        STALE_FAST,
-        "1.0.0",
-        "Choose the database, of which there is one.",
-        connection::select,
-    ),
+    connection("select", 2, STALE_FAST, "1.0.0", "Choose the database.", databases::select),
     string("set", -3, STORE, KEY, "1.0.0", "Store a value.", strings::set),
     bitmap("setbit", 4, STORE, "2.2.0", "Set or clear a bit of a value.", bits::setbit),
     string("setex", 4, STORE, KEY, "2.0.0", "Store a value that expires after some seconds.", strings::setex),

@@ -5,8 +5,8 @@ use sherwood_cache::{Change, Marks, NewCas};
 
 use super::*;
 
-const NO_DATABASE: &str =
-    "-ERR DB index is out of range: a listener has database 0 only; keep keys apart by a prefix instead";
+const NO_DATABASE: &str = "-ERR DB index is out of range: a listener has database 0 only, unless its configuration says databases = 16; or keep \
+     keys apart by a prefix instead";
 
 #[test]
 fn set_stores_only_if_its_conditions_hold() {
@@ -457,14 +457,20 @@ fn client_reply_suppresses_answers() {
 fn unknown_commands_are_answered_with_the_errors_of_redis() {
     let listener = Listener::plain();
     let long = "x".repeat(200);
+    let page = "(commands: docs/src/redis.md of Sherwood 0.1.0)";
     listener.check(
         &mut listener.client(),
         &[
-            ("LPUSH k v", "-ERR unknown command 'LPUSH', with args beginning with: 'k' 'v'"),
-            ("LPUSH", "-ERR unknown command 'LPUSH', with args beginning with:"),
+            ("LPUSH k v", &format!("-ERR unknown command 'LPUSH', with args beginning with: 'k' 'v' {page}")),
+            ("LPUSH", &format!("-ERR unknown command 'LPUSH', with args beginning with: {page}")),
             (
                 &format!("no {long} more"),
-                &format!("-ERR unknown command 'no', with args beginning with: '{}'", &long[..128]),
+                &format!("-ERR unknown command 'no', with args beginning with: '{}' {page}", &long[..128]),
+            ),
+            (
+                "gte k",
+                "-ERR unknown command 'gte', with args beginning with: 'k' (did you mean 'GET'? commands: \
+                 docs/src/redis.md of Sherwood 0.1.0)",
             ),
             ("GET", "-ERR wrong number of arguments for 'get' command"),
             ("get a b", "-ERR wrong number of arguments for 'get' command"),

@@ -58,7 +58,10 @@ fn command_that_cannot_be_queued_aborts_the_transaction() {
     let listener = Listener::plain();
     let mut client = listener.client();
     for (wrong, expected) in [
-        ("NOSUCH a", "-ERR unknown command 'NOSUCH', with args beginning with: 'a'"),
+        (
+            "NOSUCH a",
+            "-ERR unknown command 'NOSUCH', with args beginning with: 'a' (commands: docs/src/redis.md of Sherwood 0.1.0)",
+        ),
         ("GET", "-ERR wrong number of arguments for 'get' command"),
         ("OBJECT NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try OBJECT HELP."),
         (
