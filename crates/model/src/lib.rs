@@ -39,7 +39,7 @@ pub use demand_counts::DemandCounts;
 pub use demand_curve::DemandCurve;
 pub use hash::SeededState;
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
-pub use nearest::nearest;
+pub use nearest::{did_you_mean, nearest};
 pub use percent::{Percent, PercentError};
 pub use plan::{BackendPlan, CachePlan, Plan};
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};

@@ -10,6 +10,13 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     if near.0 <= edits_max { Some(near.1) } else { begun() }
 }
 
+/// Returns the question that ends an error about the unknown `word`, such as `: did you mean
+/// "static"?`; empty if no name in `known` is near.
+#[must_use]
+pub fn did_you_mean(word: &str, known: &[&str]) -> String {
+    nearest(word, known).map_or(String::new(), |near| format!(": did you mean {near:?}?"))
+}
+
 /// Minimum length, in characters, of an unknown word for which a known name that it begins is
 /// suggested.
 const BEGINNING: usize = 4;

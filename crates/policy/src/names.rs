@@ -1,5 +1,6 @@
 //! Construction of policies by name.
 
+use sherwood_model::did_you_mean;
 use thiserror::Error;
 
 use crate::policies::{
@@ -42,7 +43,11 @@ const PLANNED: [&str; 5] = ["baseline", "drf", "hare", "memshare", "non-partitio
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PolicyError {
     /// No policy has that name.
-    #[error("cannot use policy {name:?}: it is not known; choose one of {}", choice())]
+    #[error(
+        "cannot use policy {name:?}: it is not known; choose one of {}{}",
+        choice(),
+        did_you_mean(name, available_without_options())
+    )]
     Unknown {
         /// The name that no policy has.
         name: String,
@@ -189,6 +194,11 @@ mod tests {
             assert!(refusal(name).contains("not built yet; choose one of robinhood, shared-lru"));
         }
         assert!(refusal("robin hood").starts_with("cannot use policy \"robin hood\": it is not known"));
+        assert!(
+            refusal("robin hood").ends_with(": did you mean \"robinhood\"?"),
+            "{}",
+            refusal("robin hood")
+        );
     }
 
     #[test]

@@ -287,7 +287,8 @@ fn invalid_dispatcher_is_refused() {
         ),
         (
             "dispatch = { queue = \"lifo\" }",
-            "a.toml:3:22: [[backend]] dispatch: `queue` is \"lifo\", which is no rule; choose fifo, edf",
+            "a.toml:3:22: [[backend]] dispatch: `queue` is \"lifo\", which is no rule; choose fifo, edf: did you \
+             mean \"fifo\"?",
         ),
         (
             "dispatch = { balance = \"fastest\" }",

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{Demand, Instant, ReplicaId};
+use sherwood_model::{Demand, Instant, ReplicaId, did_you_mean};
 use thiserror::Error;
 
 use super::deadline::Deadline;
@@ -87,7 +87,7 @@ pub enum CopiesChoice {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuleError {
     /// No rule has that name.
-    #[error("`{key}` is {name:?}, which is no rule; choose {known}")]
+    #[error("`{key}` is {name:?}, which is no rule; choose {known}{meant}")]
     Unknown {
         /// The configuration key that was given the name.
         key: &'static str,
@@ -95,6 +95,8 @@ pub enum RuleError {
         name: String,
         /// The names that can be chosen, as a list.
         known: String,
+        /// The question for the one that was probably meant; may be empty.
+        meant: String,
     },
     /// The name is reserved for a rule that does not exist yet.
     #[error("`{key}` is {name:?}, a rule that is not built yet; choose {known}")]
@@ -197,10 +199,11 @@ fn choose<T: Copy>(
     if let Some((_, choice)) = built.iter().find(|(known, _)| *known == name) {
         return Ok(*choice);
     }
-    let known = built.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let names: Vec<&'static str> = built.iter().map(|(name, _)| *name).collect();
+    let known = names.join(", ");
     Err(match planned.iter().find(|planned| **planned == name) {
         Some(name) => RuleError::NotBuilt { key, name, known },
-        None => RuleError::Unknown { key, name: name.to_owned(), known },
+        None => RuleError::Unknown { key, name: name.to_owned(), known, meant: did_you_mean(name, &names) },
     })
 }
 
@@ -411,7 +414,7 @@ mod tests {
         let refusals = [
             (
                 QueueChoice::by_name("lifo").map(drop),
-                "`queue` is \"lifo\", which is no rule; choose fifo, edf",
+                "`queue` is \"lifo\", which is no rule; choose fifo, edf: did you mean \"fifo\"?",
             ),
             (
                 BalanceChoice::by_name("p2c").map(drop),

@@ -1,5 +1,6 @@
 //! Construction of policies between tenants by name.
 
+use sherwood_model::did_you_mean;
 use thiserror::Error;
 
 use super::TenantPolicy;
@@ -41,7 +42,11 @@ impl TenantOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TenantPolicyError {
     /// No policy has that name.
-    #[error("cannot use policy {name:?} between tenants: it is not known; choose one of {}", AVAILABLE.join(", "))]
+    #[error(
+        "cannot use policy {name:?} between tenants: it is not known; choose one of {}{}",
+        AVAILABLE.join(", "),
+        did_you_mean(name, &AVAILABLE)
+    )]
     Unknown {
         /// The name that no policy has.
         name: String,
@@ -104,9 +109,9 @@ mod tests {
     fn policy_between_tenants_that_is_unknown_or_without_chunk_is_refused() {
         let Err(unknown) = by_name("hair", OPTIONS) else { panic!("there is no such policy") };
         assert!(
-            unknown
-                .to_string()
-                .ends_with("choose one of hare, hare-published, drf, memshare, baseline, non-partitioned")
+            unknown.to_string().ends_with(
+                "choose one of hare, hare-published, drf, memshare, baseline, non-partitioned: did you mean \"hare\"?"
+            )
         );
         let none = by_name("hare", TenantOptions { chunk_bytes: 0, ..OPTIONS });
         assert_eq!(none.err(), Some(TenantPolicyError::NoChunk));
