@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
+    abandon: AtomicBool,
     done: AtomicU64,
 }
 
@@ -14,6 +15,17 @@ impl Control {
     /// report is marked as incomplete.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends the run like [`stop`](Self::stop); requests to a gateway that are in flight are dropped
+    /// and not counted.
+    pub fn abandon(&self) {
+        self.abandon.store(true, Ordering::Relaxed);
+        self.stop();
+    }
+
+    pub(crate) fn abandoned(&self) -> bool {
+        self.abandon.load(Ordering::Relaxed)
     }
 
     /// True once [`stop`](Self::stop) was called.

@@ -99,7 +99,8 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
         Self { options, client, origin, control, observe, ends, phases, first_error: None }
     }
 
-    /// Runs until the pacing thread and every request have ended.
+    /// Runs until the pacing thread and every request have ended, or the pacing thread and the run
+    /// is abandoned.
     async fn drive(&mut self, mut dues: mpsc::Receiver<Due>) {
         let mut in_flight: JoinSet<Ended> = JoinSet::new();
         let mut pacing = true;
@@ -108,6 +109,8 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
                 biased;
                 due = dues.recv(), if pacing => match due {
                     Some(due) => self.begin(due, &mut in_flight),
+                    // Dropping the tasks ends them and closes their connections.
+                    None if self.control.abandoned() => return,
                     None => pacing = false,
                 },
                 Some(ended) = in_flight.join_next() => match ended {

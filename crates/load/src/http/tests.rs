@@ -184,6 +184,26 @@ fn stopped_run_reports_that_it_was_stopped() {
 }
 
 #[test]
+fn abandoned_run_does_not_wait_for_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = Options {
+        phases: vec![Duration::from_secs(600)],
+        timeout: Duration::from_secs(3_600),
+        ..options(silent.local_addr().unwrap().to_string())
+    };
+    let control = Control::default();
+    let outcome = std::thread::scope(|scope| {
+        let run = scope.spawn(|| run(&options, mix(5), &control, |_| {}));
+        // A request is in flight once its connection is accepted.
+        let _connections = [silent.accept().unwrap(), silent.accept().unwrap()];
+        control.abandon();
+        run.join().unwrap().unwrap()
+    });
+    assert_eq!(outcome.incomplete_because.as_deref(), Some("stopped before its end"));
+    assert_eq!(outcome.phases[0].requests, 0);
+}
+
+#[test]
 fn error_names_an_unreachable_gateway() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let error = run(&options(gone.clone()), mix(5), &Control::default(), |_| {}).unwrap_err().to_string();
