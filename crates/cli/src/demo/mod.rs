@@ -14,6 +14,7 @@ mod paced;
 mod policy_run;
 mod report;
 mod screen;
+mod share;
 mod time;
 mod view;
 

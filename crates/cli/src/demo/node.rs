@@ -10,7 +10,8 @@ use sherwood_node::{BackendSetup, PartitionSetup, Rules, Setup};
 use sherwood_store::Store;
 use sherwood_workload::onerf::{Limits, Model, Walk};
 
-use super::paced::{Paced, Timer};
+use super::paced::{Paced, PacedOptions, Timer};
+use super::share::LoadShare;
 use super::time::Times;
 
 /// Name of the workload's scale that a single machine can run.
@@ -37,8 +38,15 @@ pub(crate) struct Backends {
 
 impl Backends {
     /// Puts each of `stores` behind the workers of its backend in the model.
-    pub(crate) fn new(model: &Model, stores: Vec<Arc<dyn Store>>, seed: u64, timer: &Timer) -> Self {
-        let paced = |(store, backend)| Arc::new(Paced::new(store, backend, PROFILE, seed, timer));
+    pub(crate) fn new(
+        model: &Model,
+        stores: Vec<Arc<dyn Store>>,
+        share: LoadShare,
+        seed: u64,
+        timer: &Timer,
+    ) -> Self {
+        let options = PacedOptions { profile: PROFILE, share, seed };
+        let paced = |(store, backend)| Arc::new(Paced::new(store, backend, options, timer));
         let scenario = model.scenario(SCENARIO).expect("the model that is built in has the scenario");
         let stores = stores.into_iter().zip(model.backends()).map(paced).collect();
         Self { stores, limits: scenario.limits(Walk::Given) }

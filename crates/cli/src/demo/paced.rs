@@ -17,6 +17,13 @@
 //! A caller that gives up while waiting leaves the queue. A caller that gives up later does not
 //! free the worker, as a remote server would not notice either.
 //!
+//! # A share of the load
+//!
+//! On a busy machine the demo sends a share of its requests. The servers keep their capacity, and
+//! the requests that are left out still occupy it: each call brings as many calls of the same size,
+//! at random times shortly after it, which use workers and do nothing else. Utilisation and queues
+//! are then those of the whole load.
+//!
 //! # Precision
 //!
 //! Service times begin at 0.6 ms, and the runtime's timer rounds up to the next millisecond, which
@@ -27,85 +34,72 @@
 //! Measured over 5,000 calls at saturation, on two cores with other work, the time per call is
 //! within 0.02% of the service time drawn from the model.
 
+mod server;
 mod timer;
 mod workers;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use rand_core::Rng as _;
 use sherwood_store::{
     Attempt, BoxFuture, Cause, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind,
 };
 use sherwood_workload::onerf::BackendModel;
-use sherwood_workload::{Rng, SplitMix64, rng_from_seed};
 
-pub(crate) use timer::Timer;
-use workers::{Worker, Workers};
+use self::server::{Server, WAITING_CALLS_MAX};
+pub(crate) use self::timer::Timer;
+use super::share::LoadShare;
 
 /// A store behind the workers of a remote server.
 pub(crate) struct Paced {
     inner: Arc<dyn Store>,
-    backend: BackendModel,
-    workers: Arc<Workers>,
-    timer: Timer,
-    /// The scenario's remaining share of the server's capacity, in (0, 1], as the bits of an
-    /// `f64`.
-    limit: AtomicU64,
-    /// The share set by hand, which takes precedence; NaN if none is set.
-    by_hand: AtomicU64,
-    waiting: AtomicU32,
-    rng: Mutex<Rng>,
+    server: Arc<Server>,
+    share: LoadShare,
+}
+
+/// The options of the server that a store is put behind.
+#[derive(Clone, Copy)]
+pub(crate) struct PacedOptions<'a> {
+    /// The scale of the server, one of the model's profiles.
+    pub(crate) profile: &'a str,
+    /// Share of the load that is sent; the rest only occupies workers.
+    pub(crate) share: LoadShare,
+    /// Seed from which service times are drawn, with the backend's number, in the order in which
+    /// calls get a worker.
+    pub(crate) seed: u64,
 }
 
 impl Paced {
-    /// Puts `inner` behind the workers of `backend` at the scale of `profile`, one of the model's
-    /// profiles. Service times are drawn from `seed` and the backend's number, in the order in
-    /// which calls get a worker.
+    /// Puts `inner` behind the workers of `backend`.
     pub(crate) fn new(
         inner: Arc<dyn Store>,
         backend: &BackendModel,
-        profile: &str,
-        seed: u64,
+        options: PacedOptions<'_>,
         timer: &Timer,
     ) -> Self {
-        let stream = SplitMix64::new(seed ^ (u64::from(backend.id) << 48)).next_u64();
-        Self {
-            inner,
-            backend: backend.clone(),
-            workers: Workers::new(backend.service.workers[profile]),
-            timer: timer.clone(),
-            limit: AtomicU64::new(1.0_f64.to_bits()),
-            by_hand: AtomicU64::new(f64::NAN.to_bits()),
-            waiting: AtomicU32::new(0),
-            rng: Mutex::new(rng_from_seed(stream)),
-        }
+        let PacedOptions { profile, share, seed } = options;
+        Self { inner, server: Arc::new(Server::new(backend, profile, seed, timer)), share }
     }
 
     /// Sets the scenario's remaining share of the server's capacity, in (0, 1], for calls that get
     /// a worker from now on, unless another share is set by hand.
     ///
     /// # Panics
-    /// When `limit` is out of range: scenarios are validated when they are read.
-    pub(crate) fn set_capacity_ratio(&self, limit: f64) {
-        assert!(limit > 0.0 && limit <= 1.0, "a capacity ratio is in (0, 1], not {limit}");
-        self.limit.store(limit.to_bits(), Ordering::Relaxed);
+    /// When `ratio` is out of range: scenarios are validated when they are read.
+    pub(crate) fn set_capacity_ratio(&self, ratio: f64) {
+        assert!(ratio > 0.0 && ratio <= 1.0, "a capacity ratio is in (0, 1], not {ratio}");
+        self.server.set_capacity_ratio(ratio);
     }
 
     /// Remaining share of the server's capacity: the one set by hand, or else the scenario's.
     pub(crate) fn capacity_ratio(&self) -> f64 {
-        self.by_hand().unwrap_or_else(|| f64::from_bits(self.limit.load(Ordering::Relaxed)))
-    }
-
-    fn by_hand(&self) -> Option<f64> {
-        Some(f64::from_bits(self.by_hand.load(Ordering::Relaxed))).filter(|share| !share.is_nan())
+        self.server.capacity_ratio()
     }
 
     /// Number of calls waiting for a worker.
     pub(crate) fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Relaxed)
+        self.server.waiting()
     }
 
     /// Runs `work` for `keys` keys on a worker.
@@ -115,34 +109,14 @@ impl Paced {
         keys: usize,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let worker = self.worker(attempt).await?;
-        let (began, service_time, started) = (worker.began(), self.service_time(keys), Instant::now());
-        let mut busy = Busy { worker: Some(worker), due: began + service_time, timer: &self.timer };
-        let result = work.await;
-        // An operation that takes longer than the model's service time keeps its worker until it
-        // ends.
-        busy.due = began + service_time.max(started.elapsed());
-        busy.end().await;
-        result
-    }
-
-    /// Waits for a worker, unless too many calls are waiting.
-    async fn worker(&self, attempt: Attempt) -> Result<Worker, StoreError> {
-        let arrived = Instant::now();
-        if let Some(worker) = self.workers.try_get(arrived) {
-            return Ok(worker);
+        for _ in 0..self.share.left_out() {
+            tokio::spawn(Arc::clone(&self.server).serve_left_out(keys));
         }
-        let Some(_waiting) = Waiting::enter(&self.waiting) else {
+        let served = self.server.serve(keys, work).await;
+        served.unwrap_or_else(|| {
             let cause = Cause::Overloaded { queued_calls_max: WAITING_CALLS_MAX as usize };
-            return Err(StoreError::new(self.name(), self.kind(), attempt, cause));
-        };
-        Ok(self.workers.get(arrived).await)
-    }
-
-    fn service_time(&self, keys: usize) -> Duration {
-        let draw = self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u64();
-        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-        self.backend.service_time(keys, self.capacity_ratio(), draw)
+            Err(StoreError::new(self.name(), self.kind(), attempt, cause))
+        })
     }
 }
 
@@ -173,14 +147,14 @@ impl Store for Paced {
     /// Returns the inner engine's limits, but for `cpu_ratio`, the share of the server's capacity
     /// that was set by hand.
     fn limits(&self) -> Limits {
-        Limits { cpu_ratio: self.by_hand(), ..self.inner.limits() }
+        Limits { cpu_ratio: self.server.by_hand(), ..self.inner.limits() }
     }
 
     fn set_limit(&self, limit: Limit) -> Result<(), LimitError> {
         let Limit::CpuRatio(share) = limit else { return self.inner.set_limit(limit) };
         limit.validate()?;
         // A server has no more than its capacity.
-        self.by_hand.store(share.map_or(f64::NAN, |share| share.min(1.0)).to_bits(), Ordering::Relaxed);
+        self.server.set_by_hand(share.map(|share| share.min(1.0)));
         Ok(())
     }
 
@@ -188,54 +162,6 @@ impl Store for Paced {
         self.inner.cpu_time()
     }
 }
-
-/// A worker that a call occupies until it is due to be free, even when the caller gives up.
-struct Busy<'a> {
-    worker: Option<Worker>,
-    due: Instant,
-    timer: &'a Timer,
-}
-
-impl Busy<'_> {
-    /// Waits until the worker is free again.
-    async fn end(mut self) {
-        if let Some(worker) = self.worker.take()
-            && let Some(freed) = self.timer.free_at(self.due, worker)
-        {
-            // The timer ends with the demo, when no caller is waiting.
-            let _ = freed.await;
-        }
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        if let Some(worker) = self.worker.take() {
-            drop(self.timer.free_at(self.due, worker));
-        }
-    }
-}
-
-/// Counts a waiting call until dropped.
-struct Waiting<'a>(&'a AtomicU32);
-
-impl<'a> Waiting<'a> {
-    fn enter(waiting: &'a AtomicU32) -> Option<Self> {
-        let entered = waiting.fetch_add(1, Ordering::Relaxed) < WAITING_CALLS_MAX;
-        let place = Self(waiting);
-        entered.then_some(place)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Most calls that may wait for a worker: the demo's whole load for several seconds, which exceeds
-/// every timeout.
-const WAITING_CALLS_MAX: u32 = 4096;
 
 #[cfg(test)]
 mod tests;

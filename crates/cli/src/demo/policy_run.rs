@@ -18,6 +18,7 @@ use super::live::{Live, RunLabel};
 use super::node::{self, Backends};
 use super::paced::Timer;
 use super::report::{Run, ms};
+use super::share::LoadShare;
 use super::time::Times;
 use super::view::View;
 use crate::exit::Failure;
@@ -46,7 +47,7 @@ impl PolicyRun<'_> {
                 "{error}\nif another demo runs, wait for it, or give this one values of its own with --cache-dir"
             ))
         })?;
-        let backends = Backends::new(self.model, stores, self.seed, &timer);
+        let backends = Backends::new(self.model, stores, LoadShare::WHOLE, self.seed, &timer);
         let setup = node::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
         let setup = Setup { admin: Some(self.admin), ..setup };
         let node = Node::start(setup).map_err(Failure::failed)?;

@@ -1,9 +1,11 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use sherwood_store::{ComputeOptions, Fault, StoreOptions, open};
 use sherwood_workload::onerf::Model;
 
+use super::workers::Workers;
 use super::*;
 
 const PROFILE: &str = "demo";
@@ -11,13 +13,17 @@ const PROFILE: &str = "demo";
 /// The second backend of the workload, which has one worker, in front of a small product. `stretch`
 /// multiplies its service times, which are below a millisecond.
 fn paced(stretch: f64, timer: &Timer) -> Paced {
+    paced_share(stretch, LoadShare::WHOLE, timer)
+}
+
+fn paced_share(stretch: f64, share: LoadShare, timer: &Timer) -> Paced {
     let model = Model::onerf();
     let mut backend = model.backends()[1].clone();
     backend.service.base_ms *= stretch;
     backend.service.per_item_ms *= stretch;
     assert_eq!(backend.service.workers[PROFILE], 1);
     let inner = open("b02", &StoreOptions::Compute(ComputeOptions { n: 2, ..Default::default() })).unwrap();
-    Paced::new(inner, &backend, PROFILE, 1, timer)
+    Paced::new(inner, &backend, PacedOptions { profile: PROFILE, share, seed: 1 }, timer)
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -39,7 +45,7 @@ fn answer_comes_from_the_inner_store_after_the_service_time() {
     let paced = paced(10.0, &timer);
     let expected = runtime().block_on(paced.inner.get_many(keys(3))).unwrap();
     // The same seed draws the same service time; a call may take longer but not shorter.
-    let service_time = self::paced(10.0, &timer).service_time(3);
+    let service_time = self::paced(10.0, &timer).server.service_time(3);
     let began = Instant::now();
     assert_eq!(runtime().block_on(paced.get_many(keys(3))).unwrap(), expected);
     assert!(began.elapsed() >= service_time);
@@ -75,11 +81,31 @@ fn call_above_the_waiting_limit_is_refused() {
 }
 
 #[test]
+fn call_of_a_share_of_the_load_occupies_workers_for_the_rest() {
+    let timer = Timer::start().unwrap();
+    let quarter = LoadShare::WHOLE.smaller().and_then(LoadShare::smaller).unwrap();
+    let paced = paced_share(1e8, quarter, &timer);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let waiting = async {
+        while paced.waiting() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    runtime.block_on(async {
+        tokio::select! {
+            answer = paced.get_many(keys(1)) => panic!("{answer:?} before the service time"),
+            () = waiting => {}
+            () = tokio::time::sleep(Duration::from_secs(60)) => panic!("{} calls wait", paced.waiting()),
+        }
+    });
+}
+
+#[test]
 fn service_times_match_the_model_and_scale_with_the_limit() {
     let timer = Timer::start().unwrap();
     let paced = paced(1.0, &timer);
     let mean_ms =
-        |paced: &Paced| (0..20_000).map(|_| paced.service_time(4).as_secs_f64()).sum::<f64>() / 20.0;
+        |paced: &Paced| (0..20_000).map(|_| paced.server.service_time(4).as_secs_f64()).sum::<f64>() / 20.0;
     let expected_ms = 0.596 + 4.0 * 0.164;
     assert!((mean_ms(&paced) / expected_ms - 1.0).abs() < 0.03);
     paced.set_capacity_ratio(0.25);
