@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// The arguments or the configuration are invalid: exit status 2.
     Usage(String),
+    /// The command ran to a result that does not count: exit status 3.
+    Invalid(String),
     /// The command was interrupted: exit status 130, which shells report after Ctrl-C.
     Interrupted(String),
 }
@@ -30,7 +32,7 @@ impl Failure {
         match self {
             Self::Failed(error) => Self::Failed(format!("{what}: {error}")),
             Self::Usage(error) => Self::Usage(format!("{what}: {error}")),
-            Self::Interrupted(error) => Self::Interrupted(error),
+            other @ (Self::Invalid(_) | Self::Interrupted(_)) => other,
         }
     }
 
@@ -39,6 +41,7 @@ impl Failure {
         match self {
             Self::Failed(error) => Self::Failed(format!("{error}\n{more}")),
             Self::Usage(error) => Self::Usage(format!("{error}\n{more}")),
+            Self::Invalid(error) => Self::Invalid(format!("{error}\n{more}")),
             Self::Interrupted(error) => Self::Interrupted(format!("{error}\n{more}")),
         }
     }
@@ -50,7 +53,10 @@ impl Failure {
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Failed(message) | Self::Usage(message) | Self::Interrupted(message)) = self;
+        let (Self::Failed(message)
+        | Self::Usage(message)
+        | Self::Invalid(message)
+        | Self::Interrupted(message)) = self;
         f.write_str(message)
     }
 }
@@ -64,6 +70,7 @@ pub(crate) fn report(outcome: Result<(), Failure>) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Failed(message)) => (message, 1),
         Err(Failure::Usage(message)) => (message, 2),
+        Err(Failure::Invalid(message)) => (message, 3),
         Err(Failure::Interrupted(message)) => (message, INTERRUPTED),
     };
     for line in message.lines() {

@@ -1,8 +1,8 @@
 //! The `sherwood` command.
 //!
 //! A thin layer: each command has a file that turns flags into options, calls the crate that does
-//! the work, and prints the result. Exit status: 0 done, 1 ran and failed, 2 bad usage, 130
-//! interrupted.
+//! the work, and prints the result. Exit status: 0 done, 1 ran and failed, 2 bad usage, 3 a result
+//! that does not count, 130 interrupted.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

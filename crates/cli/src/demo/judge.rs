@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sherwood_model::{FinishedRequest, Instant, RequestWindow, Slo, SloMonitor, SloStanding, WindowOptions};
 
-/// Lateness of the load at P99 above which the machine, not the policy, determines the figures.
-pub(crate) const LATE_MAX: Duration = Duration::from_millis(10);
+use super::lateness::{LATE_MAX, LateCounts};
+
 /// Most points of the curve of SLO percentiles that are kept for the screen.
 const CURVE_MAX: usize = 4_096;
 
@@ -24,7 +24,7 @@ pub(crate) struct Judge {
     warm_up: Option<Duration>,
     end: Duration,
     curve: VecDeque<(Duration, Duration)>,
-    requests: u64,
+    late: LateCounts,
     errors: u64,
 }
 
@@ -40,14 +40,14 @@ impl Judge {
             monitor: SloMonitor::new(slo, at(Duration::ZERO)),
             warm_up: Some(warm_up),
             curve: VecDeque::new(),
-            requests: 0,
+            late: LateCounts::default(),
             errors: 0,
         }
     }
 
     /// Records a request that ended `elapsed` after the start of the run.
     pub(crate) fn finished(&mut self, elapsed: Duration, request: &Ended) {
-        self.requests += 1;
+        self.late.record(request.late);
         self.errors += u64::from(request.failed);
         let now = at(elapsed);
         self.observe(elapsed);
@@ -86,6 +86,11 @@ impl Judge {
         }
     }
 
+    /// Numbers of the finished requests and of the late ones among them.
+    pub(crate) const fn late_counts(&self) -> LateCounts {
+        self.late
+    }
+
     /// Copies the judge's data to display, so that the lock on the judge is held only briefly.
     pub(crate) fn seen(&self, elapsed: Duration) -> JudgeView {
         JudgeView {
@@ -93,7 +98,7 @@ impl Judge {
             late: self.current(&self.lateness, elapsed).filter(|late| *late > LATE_MAX),
             curve: self.curve.iter().copied().collect(),
             violation_ratio: self.standing().violation_ratio(),
-            requests: (self.requests, self.errors),
+            requests: (self.late.requests, self.errors),
         }
     }
 }

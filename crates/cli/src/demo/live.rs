@@ -6,6 +6,7 @@ use sherwood_node::Node;
 
 use super::judge::JudgeView;
 use super::node::Backends;
+use super::share::LoadShare;
 use super::time::Times;
 
 /// State of a run of the demo for the screen and the log.
@@ -15,6 +16,8 @@ pub(crate) struct Live {
     pub(crate) policy: String,
     /// Number of this run, from 1, and the number of runs.
     pub(crate) run: (usize, usize),
+    /// Share of the load that is sent.
+    pub(crate) share: LoadShare,
     /// Time since the run began.
     pub(crate) elapsed: Duration,
     /// Lengths of the warm-up and of the measurement.
@@ -25,8 +28,8 @@ pub(crate) struct Live {
     pub(crate) bound: Duration,
     /// The SLO's percentile now.
     pub(crate) current: Option<Duration>,
-    /// P99 of the delay with which requests were sent, when it is too large for the figures to
-    /// count.
+    /// P99 of the delay with which measured requests were sent, when it is too large for the
+    /// figures to count.
     pub(crate) late: Option<Duration>,
     /// Observations of the SLO so far: seconds since the run began, and the percentile in
     /// milliseconds.
@@ -90,12 +93,14 @@ impl Live {
         Self {
             policy: run.policy.clone(),
             run: run.run,
+            share: run.share,
             elapsed,
             length: (run.times.warm_up, run.times.measured),
             minute,
             bound: run.bound,
             current: seen.current,
-            late: seen.late,
+            // During the warm-up the demo itself lowers the load.
+            late: seen.late.filter(|_| minute >= 0.0),
             curve: curve.collect(),
             violation_ratio: seen.violation_ratio,
             requests: seen.requests,
@@ -112,6 +117,7 @@ impl Live {
 pub(crate) struct RunLabel {
     pub(crate) policy: String,
     pub(crate) run: (usize, usize),
+    pub(crate) share: LoadShare,
     pub(crate) times: Times,
     pub(crate) bound: Duration,
 }
@@ -144,6 +150,7 @@ impl Live {
                 late.as_secs_f64() * 1e3
             )
         });
-        format!("{} {phase}: {percentile}, {bound}{slowed}{late}", self.policy)
+        let share = if self.share.is_partial() { format!(" ({})", self.share) } else { String::new() };
+        format!("{}{share} {phase}: {percentile}, {bound}{slowed}{late}", self.policy)
     }
 }

@@ -8,6 +8,7 @@
 mod catalogue;
 mod cpu;
 mod judge;
+mod lateness;
 mod live;
 mod node;
 mod paced;
@@ -22,15 +23,17 @@ use std::io::IsTerminal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sherwood_workload::onerf::Model;
 
 use self::catalogue::Catalogue;
 use self::live::RunLabel;
-use self::policy_run::PolicyRun;
+use self::policy_run::{Played, PolicyRun};
 use self::report::Report;
+use self::share::LoadShare;
 use self::time::Times;
 use crate::exit::Failure;
 use crate::{cache_dir, descriptors, duration, interrupt, logs, out};
@@ -48,7 +51,8 @@ const FILES_MIN: u64 = 10_000;
   sherwood demo --headless --json > demo.json          for programs
 
 The first run loads about 1.6 GB of values into the user's cache directory. A third of the measured time is \
-spent on warming up before it. SHERWOOD_LOG=info logs decisions, where there is no screen. Exit status: 0 done, 1 failed, 2 bad usage, 130 interrupted.")]
+spent on warming up before it. On a busy machine the demo shows a share of the load, or ends with exit status 3. SHERWOOD_LOG=info logs \
+decisions, where there is no screen. Exit status: 0 done, 1 failed, 2 bad usage, 3 a run does not count, 130 interrupted.")]
 pub(crate) struct Args {
     /// Policy that sizes the partitions
     #[arg(long, value_name = "NAME", default_value = "robinhood", conflicts_with = "compare")]
@@ -98,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for policy in &policies {
         sherwood_policy::by_name(policy, &sherwood_policy::Options::default()).map_err(Failure::usage)?;
     }
-    let filter = logs::filter("warn")?;
+    let filter = logs::filter("error")?;
     let files = descriptors::raise_limit();
     if files < FILES_MIN {
         return Err(Failure::failed(format!(
@@ -114,42 +118,109 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let catalogue = Catalogue::new(&model, node::PROFILE, directory);
     catalogue.load().map_err(Failure::failed)?;
     catalogue.warm().map_err(Failure::failed)?;
-    let times = Times::of(args.duration);
-    let bound = time::bound(&model.slo());
-    let profile = model.profile(node::PROFILE).expect("the model that is built in has the profile");
-    let mut report = Report::new(args.seed, &times, bound, profile.request_rate);
-    let show = !args.headless && std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+    // The screen is drawn on standard output, wherever errors go.
+    let show = !args.headless && std::io::stdout().is_terminal();
     // Log lines would overwrite the screen.
-    if !show {
+    if !show || !std::io::stderr().is_terminal() {
         logs::start(logs::Format::Text, filter);
     }
     let stop = interrupt::stop_flag()?;
-    let mut admin = args.admin.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
-    for (index, policy) in policies.iter().enumerate() {
-        let run = RunLabel { policy: policy.clone(), run: (index + 1, policies.len()), times, bound };
-        let mut policy_run = PolicyRun {
-            model: &model,
-            catalogue: &catalogue,
-            run,
-            admin,
-            seed: args.seed,
-            show,
-            stop: &stop,
-        };
-        report.runs.push(policy_run.play()?);
-        // A browser that shows one run shows the next as well.
-        admin = policy_run.admin;
-        if stop.load(Relaxed) {
-            break;
-        }
-    }
+    let mut demo = Demo {
+        args,
+        model: &model,
+        catalogue: &catalogue,
+        show,
+        stop: &stop,
+        admin: args.admin.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+        share: LoadShare::WHOLE,
+    };
+    let report = demo.play(&policies)?;
     let result =
         if args.json { serde_json::to_string_pretty(&report).expect("plain data") } else { report.words() };
     out::print(&format!("{result}\n"))?;
     // Leaving the screen is a normal end; an interrupted script must not treat the result as
     // complete.
-    if stop.load(Relaxed) && !show {
-        return Err(Failure::interrupted("interrupted: the last run is incomplete"));
+    if stop.load(Relaxed) {
+        return if show {
+            Ok(())
+        } else {
+            Err(Failure::interrupted("interrupted: the last run is incomplete"))
+        };
     }
-    Ok(())
+    let Some(reason) = report.invalid_because() else { return Ok(()) };
+    Err(Failure::Invalid(if args.json {
+        format!("the result does not count: {reason}")
+    } else {
+        "the result does not count, for the reason above".to_owned()
+    }))
+}
+
+/// The runs of the demo, one after the other.
+struct Demo<'a> {
+    args: &'a Args,
+    model: &'a Arc<Model>,
+    catalogue: &'a Catalogue,
+    show: bool,
+    stop: &'a Arc<AtomicBool>,
+    /// Address of the admin API; a browser that shows one run shows the next as well.
+    admin: SocketAddr,
+    /// Share of the load that the machine carries, found in the warm-up of the first run.
+    share: LoadShare,
+}
+
+impl Demo<'_> {
+    /// Plays the runs until one is stopped or does not count.
+    fn play(&mut self, policies: &[String]) -> Result<Report, Failure> {
+        let times = Times::of(self.args.duration);
+        let bound = time::bound(&self.model.slo());
+        let profile = self.model.profile(node::PROFILE).expect("the model that is built in has the profile");
+        let mut report = Report::new(self.args.seed, &times, bound, profile.request_rate);
+        let mut tried_since = Some(Instant::now());
+        for (index, policy) in policies.iter().enumerate() {
+            let label = RunLabel {
+                policy: policy.clone(),
+                run: (index + 1, policies.len()),
+                share: self.share,
+                times,
+                bound,
+            };
+            let run = self.play_one(label, tried_since.take())?;
+            let invalid = run.invalid_because.is_some();
+            report.runs.push(run);
+            if invalid || self.stop.load(Relaxed) {
+                break;
+            }
+        }
+        report.load_share = self.share;
+        Ok(report)
+    }
+
+    /// Plays a run, again with a smaller share of the load if the machine does not carry this one.
+    fn play_one(
+        &mut self,
+        mut label: RunLabel,
+        tried_since: Option<Instant>,
+    ) -> Result<report::Run, Failure> {
+        loop {
+            let mut policy_run = PolicyRun {
+                model: self.model,
+                catalogue: self.catalogue,
+                run: label.clone(),
+                admin: self.admin,
+                seed: self.args.seed,
+                show: self.show,
+                tried_for: tried_since.map(|since| since.elapsed()),
+                stop: self.stop,
+            };
+            let played = policy_run.play()?;
+            self.admin = policy_run.admin;
+            match played {
+                Played::Ended(run) => return Ok(*run),
+                Played::Lower(share) => (self.share, label.share) = (share, share),
+            }
+            if !self.show {
+                out::say(format_args!("your machine is busy: showing {}", self.share));
+            }
+        }
+    }
 }

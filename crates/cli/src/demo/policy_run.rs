@@ -13,7 +13,8 @@ use sherwood_workload::onerf::Model;
 
 use super::catalogue::Catalogue;
 use super::cpu::{CpuReading, CpuUse};
-use super::judge::{Ended, Judge, LATE_MAX};
+use super::judge::{Ended, Judge};
+use super::lateness::{Decision, LATE_MAX, LatenessWatch, WatchOptions};
 use super::live::{Live, RunLabel};
 use super::node::{self, Backends};
 use super::paced::Timer;
@@ -36,18 +37,38 @@ pub(super) struct PolicyRun<'a> {
     pub(super) admin: SocketAddr,
     pub(super) seed: u64,
     pub(super) show: bool,
+    /// Time that trials of larger shares of the load took; none once a run was measured, since then
+    /// all policies receive the same load.
+    pub(super) tried_for: Option<Duration>,
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
+/// The end of a run.
+#[derive(Debug)]
+pub(super) enum Played {
+    /// The run ended, or was stopped.
+    Ended(Box<Run>),
+    /// The machine does not carry the load, and this share of it is tried next.
+    Lower(LoadShare),
+}
+
+/// The data of a run that its watch collects.
+struct Watched {
+    /// Processor use in the measured part.
+    cpu: CpuUse,
+    /// The last decision about the run's lateness.
+    decision: Decision,
+}
+
 impl PolicyRun<'_> {
-    pub(super) fn play(&mut self) -> Result<Run, Failure> {
+    pub(super) fn play(&mut self) -> Result<Played, Failure> {
         let timer = Timer::start().map_err(Failure::failed)?;
         let stores = self.catalogue.open().map_err(|error| {
             Failure::failed(format!(
                 "{error}\nif another demo runs, wait for it, or give this one values of its own with --cache-dir"
             ))
         })?;
-        let backends = Backends::new(self.model, stores, LoadShare::WHOLE, self.seed, &timer);
+        let backends = Backends::new(self.model, stores, self.run.share, self.seed, &timer);
         let setup = node::setup(self.model, &backends, &self.run.policy, &self.run.times, self.seed);
         let setup = Setup { admin: Some(self.admin), ..setup };
         let node = Node::start(setup).map_err(Failure::failed)?;
@@ -61,11 +82,14 @@ impl PolicyRun<'_> {
         let judge = Mutex::new(Judge::new(self.run.times.slo(&self.model.slo()), warm_up, measured));
         let (load, ended) = (Control::default(), AtomicBool::new(false));
         let began = Instant::now();
-        let (outcome, cpu) = thread::scope(|scope| {
+        let (outcome, watched) = thread::scope(|scope| {
             let watch = scope.spawn(|| {
                 let watched = this.watch(&node, &backends, &judge, &ended, began);
-                // The load is stopped in every case, also after an error.
-                load.stop();
+                // The load is ended in every case, also after an error.
+                match &watched {
+                    Ok(Watched { decision: Decision::GoOn, .. }) => load.stop(),
+                    _ => load.abandon(),
+                }
                 watched
             });
             let ends = SetOnDrop(&ended);
@@ -73,13 +97,16 @@ impl PolicyRun<'_> {
             drop(ends);
             (outcome, watch.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        let outcome = outcome.map_err(Failure::failed)?;
+        let (outcome, watched) = (outcome.map_err(Failure::failed)?, watched?);
         node.stop();
+        if let Decision::Lower(share) = watched.decision {
+            return Ok(Played::Lower(share));
+        }
         if let Some(error) = &outcome.first_error {
-            out::say(format_args!("sherwood: {}: the first request that failed: {error}", self.run.policy));
+            tracing::info!("{}: the first request that failed: {error}", self.run.policy);
         }
         let judge = judge.into_inner().expect("no panics while held");
-        Ok(self.figures(&outcome, &judge, cpu?))
+        Ok(Played::Ended(Box::new(self.figures(&outcome, &judge, watched))))
     }
 
     /// Sends the requests. Blocks until the run has ended.
@@ -90,10 +117,9 @@ impl PolicyRun<'_> {
         judge: &Mutex<Judge>,
         began: Instant,
     ) -> Result<http::RunOutcome, sherwood_load::LoadError> {
-        let profile = self.model.profile(node::PROFILE).expect("the model that is built in has the profile");
         let options = http::Options {
             address: address.to_owned(),
-            pace: Pace::Open { rate_per_s: profile.request_rate, gaps: Gaps::Poisson },
+            pace: Pace::Open { rate_per_s: self.request_rate(), gaps: Gaps::Poisson },
             phases: vec![self.run.times.warm_up, self.run.times.measured],
             failed_latency: self.model.timeout(),
             seed: self.seed,
@@ -109,8 +135,25 @@ impl PolicyRun<'_> {
         })
     }
 
-    /// Applies the limits, displays the state, and forwards interrupts. Returns the processor time
-    /// of the measured part.
+    /// Requests a second that are sent.
+    fn request_rate(&self) -> f64 {
+        let profile = self.model.profile(node::PROFILE).expect("the model that is built in has the profile");
+        profile.request_rate * self.run.share.ratio()
+    }
+
+    fn lateness_watch(&self) -> LatenessWatch {
+        let Times { warm_up, measured, .. } = self.run.times;
+        LatenessWatch::new(WatchOptions {
+            share: self.run.share,
+            may_lower: self.tried_for.is_some(),
+            tried_for: self.tried_for.unwrap_or_default(),
+            warm_up,
+            measured,
+            expected: self.request_rate() * measured.as_secs_f64(),
+        })
+    }
+
+    /// Applies the limits, displays the state, judges the lateness, and forwards interrupts.
     fn watch(
         &self,
         node: &Node,
@@ -118,9 +161,10 @@ impl PolicyRun<'_> {
         judge: &Mutex<Judge>,
         ended: &AtomicBool,
         began: Instant,
-    ) -> Result<CpuUse, Failure> {
+    ) -> Result<Watched, Failure> {
         let mut view = View::new(self.show).map_err(Failure::failed)?;
         let (mut cpu_before, mut next_view) = (None, Duration::ZERO);
+        let (mut lateness, mut decision) = (self.lateness_watch(), Decision::GoOn);
         while !ended.load(Relaxed) {
             let elapsed = began.elapsed();
             backends.set_minute(self.run.times.minute(elapsed));
@@ -129,6 +173,11 @@ impl PolicyRun<'_> {
             }
             if self.stop.load(Relaxed) || view.quit_asked() {
                 self.stop.store(true, Relaxed);
+                break;
+            }
+            let counts = judge.lock().expect("no panics while held").late_counts();
+            decision = lateness.judge(elapsed, counts);
+            if decision != Decision::GoOn {
                 break;
             }
             if elapsed >= next_view {
@@ -144,14 +193,20 @@ impl PolicyRun<'_> {
             }
             thread::sleep(TICK);
         }
-        Ok(cpu_before.map_or(CpuUse::default(), |before| CpuReading::take(backends).since(&before)))
+        let cpu = cpu_before.map_or(CpuUse::default(), |before| CpuReading::take(backends).since(&before));
+        Ok(Watched { cpu, decision })
     }
 
-    fn figures(&self, outcome: &http::RunOutcome, judge: &Judge, cpu: CpuUse) -> Run {
+    fn figures(&self, outcome: &http::RunOutcome, judge: &Judge, watched: Watched) -> Run {
+        let Watched { cpu, decision } = watched;
         let measured = outcome.phases.get(1).cloned().unwrap_or_default();
         let standing = judge.standing();
         let late = measured.lateness.percentile(99.0);
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+        let (incomplete_because, invalid_because) = match decision {
+            Decision::Stop(reason) => (Some("the machine was too busy".to_owned()), Some(reason)),
+            _ => (outcome.incomplete_because.clone(), self.invalid_because(&measured, late)),
+        };
         let (hits, misses) =
             measured.by_backend.values().fold((0, 0), |(h, m), b| (h + b.hits, m + b.misses));
         Run {
@@ -166,15 +221,30 @@ impl PolicyRun<'_> {
             cpu_ratio: cpu.process / cores,
             store_cpu_ratio: cpu.stores,
             late_p99_ms: ms(late),
-            valid: late <= LATE_MAX && measured.requests > 0 && outcome.incomplete_because.is_none(),
+            valid: invalid_because.is_none() && incomplete_because.is_none(),
             hit_ratio: hits as f64 / (hits + misses).max(1) as f64,
             hit_p99_ms: measured
                 .hit_latency
                 .iter()
                 .map(|(backend, latencies)| (backend.clone(), ms(latencies.percentile(99.0))))
                 .collect(),
-            incomplete_because: outcome.incomplete_because.clone(),
+            incomplete_because,
+            invalid_because,
         }
+    }
+
+    /// Returns the reason why the figures of `measured`, sent `late` at P99, do not count.
+    fn invalid_because(&self, measured: &http::Phase, late: Duration) -> Option<String> {
+        if late > LATE_MAX {
+            return Some(format!(
+                "with {}, requests were sent {:.0} ms late at P99, and at most {} ms may be; something else keeps this \
+                 machine busy: stop it and start the demo again",
+                self.run.share,
+                ms(late),
+                LATE_MAX.as_millis()
+            ));
+        }
+        (measured.requests == 0).then(|| "no request ended in the measured part".to_owned())
     }
 }
 
@@ -207,16 +277,35 @@ mod tests {
         window: Duration::from_millis(100),
     };
 
+    fn label(policy: &str, times: Times, bound: Duration) -> RunLabel {
+        RunLabel { policy: policy.to_owned(), run: (1, 1), share: LoadShare::WHOLE, times, bound }
+    }
+
+    fn ended(played: Result<Played, Failure>) -> Run {
+        match played {
+            Ok(Played::Ended(run)) => *run,
+            other => panic!("the run did not end: {other:?}"),
+        }
+    }
+
     /// Runs the demo over a few objects and returns its JSON report.
     fn play(catalogue: &Catalogue, policy: &str) -> Value {
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
         let bound = time::bound(&model.slo());
-        let run = RunLabel { policy: policy.to_owned(), run: (1, 1), times: TIMES, bound };
+        let run = label(policy, TIMES, bound);
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut policy_run =
-            PolicyRun { model: &model, catalogue, run, admin, seed: 1, show: false, stop: &stop };
+        let mut policy_run = PolicyRun {
+            model: &model,
+            catalogue,
+            run,
+            admin,
+            seed: 1,
+            show: false,
+            tried_for: None,
+            stop: &stop,
+        };
         let mut report = Report::new(1, &TIMES, bound, 400.0);
-        report.runs.push(policy_run.play().unwrap());
+        report.runs.push(ended(policy_run.play()));
         serde_json::to_value(&report).unwrap()["runs"][0].clone()
     }
 
@@ -254,18 +343,74 @@ mod tests {
         catalogue.load().unwrap();
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(true)));
         let bound = time::bound(&model.slo());
-        let run = RunLabel {
-            policy: "equal".to_owned(),
-            run: (1, 1),
-            times: Times::of(Duration::from_secs(3_600)),
-            bound,
-        };
+        let run = label("equal", Times::of(Duration::from_secs(3_600)), bound);
         let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let catalogue = &catalogue;
-        let mut policy_run =
-            PolicyRun { model: &model, catalogue, run, admin, seed: 1, show: false, stop: &stop };
-        let run = policy_run.play().unwrap();
+        let mut policy_run = PolicyRun {
+            model: &model,
+            catalogue,
+            run,
+            admin,
+            seed: 1,
+            show: false,
+            tried_for: None,
+            stop: &stop,
+        };
+        let run = ended(policy_run.play());
         assert_eq!(run.incomplete_because.as_deref(), Some("stopped before its end"));
         assert!(!run.valid);
+    }
+
+    /// Keeps every core busy until it is dropped.
+    struct Busy(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
+
+    impl Busy {
+        fn start() -> Self {
+            let stop = Arc::new(AtomicBool::new(false));
+            let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            let spin = |_| {
+                let stop = Arc::clone(&stop);
+                thread::spawn(move || {
+                    while !stop.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                })
+            };
+            let threads = (0..4 * cores).map(spin).collect();
+            Self(stop, threads)
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+            self.1.drain(..).for_each(|thread| thread.join().unwrap());
+        }
+    }
+
+    #[test]
+    fn run_on_a_busy_machine_counts_or_lowers_the_load_or_gives_its_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::small(directory.path());
+        catalogue.load().unwrap();
+        let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
+        let run = label("robinhood", Times::of(Duration::from_secs(10)), time::bound(&model.slo()));
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut policy_run = PolicyRun {
+            model: &model,
+            catalogue: &catalogue,
+            run,
+            admin,
+            seed: 1,
+            show: false,
+            tried_for: Some(Duration::ZERO),
+            stop: &stop,
+        };
+        let _busy = Busy::start();
+        match policy_run.play() {
+            Ok(Played::Lower(share)) => assert!(share.is_partial()),
+            Ok(Played::Ended(run)) => assert_ne!(run.valid, run.invalid_because.is_some(), "{run:?}"),
+            Err(error) => panic!("{error}"),
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::share::LoadShare;
 use super::time::Times;
 
 /// The whole demo as one JSON document.
@@ -17,10 +18,12 @@ pub(crate) struct Report {
     pub(crate) slo_bound_ms: f64,
     pub(crate) slo_window_s: f64,
     pub(crate) delta_s: f64,
+    /// Share of the load that the runs send.
+    pub(crate) load_share: LoadShare,
     pub(crate) runs: Vec<Run>,
-    /// Average number of requests in a window of the SLO.
+    /// Requests a second of the whole load.
     #[serde(skip)]
-    window_requests: f64,
+    request_rate: f64,
 }
 
 /// The measured part of one policy's run.
@@ -55,6 +58,9 @@ pub(crate) struct Run {
     /// The reason for which the run ended early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) incomplete_because: Option<String>,
+    /// The reason for which the figures do not count, unless only the user ended the run early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) invalid_because: Option<String>,
 }
 
 impl Report {
@@ -67,34 +73,67 @@ impl Report {
             slo_bound_ms: ms(bound),
             slo_window_s: seconds(times.window),
             delta_s: seconds(times.delta),
+            load_share: LoadShare::WHOLE,
             runs: Vec::new(),
-            window_requests: request_rate * times.window.as_secs_f64(),
+            request_rate,
         }
     }
 
-    /// Formats the report as text.
+    /// Formats the report as text. The runs that do not count come first.
     pub(crate) fn words(&self) -> String {
+        let measured = self.runs.iter().any(|run| run.requests > 0);
+        let paragraphs = (self.runs.iter().filter_map(|run| self.disclaimer(run)))
+            .chain(self.share())
+            .chain(measured.then(|| self.story()))
+            .chain(self.runs.iter().map(Run::words))
+            .chain(self.comparison())
+            .chain(measured.then(|| self.caution()).flatten());
+        paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
+    }
+
+    fn story(&self) -> String {
         let each = if self.runs.len() > 1 { " with each policy, under the same load" } else { "" };
-        let story = format!(
+        format!(
             "Three hours of a page-rendering service passed in {} seconds{each}. Four times, some of its twenty backends \
              slowed down. The promise was: of all requests, 99% within {:.0} ms.",
             self.duration_s, self.slo_bound_ms
-        );
-        let runs = self.runs.iter().map(Run::words);
-        let paragraphs = std::iter::once(story).chain(runs).chain(self.comparison()).chain(self.caution());
-        paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
+        )
+    }
+
+    /// Returns the reason why `run` does not count.
+    fn disclaimer(&self, run: &Run) -> Option<String> {
+        let reason = run.invalid_because.as_ref()?;
+        let subject =
+            if self.runs.len() == 1 { "This run".to_owned() } else { format!("The run of {}", run.policy) };
+        Some(format!("{subject} does not count: {reason}."))
+    }
+
+    /// Returns the first reason why a run does not count.
+    pub(crate) fn invalid_because(&self) -> Option<&str> {
+        self.runs.iter().find_map(|run| run.invalid_because.as_deref())
+    }
+
+    /// Says which share of the load the runs show, unless it is the whole.
+    fn share(&self) -> Option<String> {
+        self.load_share.is_partial().then(|| {
+            format!(
+                "Your machine is busy: this shows {}. The backends are as busy as with the whole, but there are fewer \
+                 requests, so the figures are less exact.",
+                self.load_share
+            )
+        })
     }
 
     /// Returns a warning about runs too short for their figures, with a remedy.
     fn caution(&self) -> Option<String> {
-        let measured = self.runs.iter().any(|run| run.requests > 0);
-        let seconds = self.duration_s * WINDOW_REQUESTS_MIN / self.window_requests;
-        (measured && self.window_requests < WINDOW_REQUESTS_MIN).then(|| {
+        let window_requests = self.request_rate * self.load_share.ratio() * self.slo_window_s;
+        let seconds = self.duration_s * WINDOW_REQUESTS_MIN / window_requests;
+        (window_requests < WINDOW_REQUESTS_MIN).then(|| {
             format!(
-                "So short a run says little: a window of the promise lasts {:.0} ms and holds about {:.0} requests, so that \
-                 a single slow one breaks it. For figures that mean something, let it run for --duration {:.0}s or longer.",
+                "So short a run says little: a window of the promise lasts {:.0} ms and holds about {window_requests:.0} \
+                 requests, so that a single slow one breaks it. For figures that mean something, let it run for \
+                 --duration {:.0}s or longer.",
                 self.slo_window_s * 1e3,
-                self.window_requests,
                 (seconds / 10.0).ceil() * 10.0
             )
         })
@@ -146,14 +185,6 @@ impl Run {
         );
         if let Some(reason) = &self.incomplete_because {
             let _ = write!(text, " This run is incomplete: {reason}.");
-        }
-        if !self.valid {
-            let _ = write!(
-                text,
-                " This run does not count: the load was sent {:.0} ms late at P99. Something else keeps this machine \
-                 busy; stop it and try again.",
-                self.late_p99_ms
-            );
         }
         text
     }
@@ -215,6 +246,7 @@ mod tests {
             hit_ratio: 0.875,
             hit_p99_ms: BTreeMap::from([("b01".to_owned(), 0.5)]),
             incomplete_because: None,
+            invalid_because: None,
         }
     }
 
@@ -229,7 +261,7 @@ mod tests {
 
     fn interrupted(requests: u64) -> Run {
         let incomplete_because = Some("stopped before its end".to_owned());
-        Run { requests, incomplete_because, ..run("robinhood", 0.0) }
+        Run { requests, incomplete_because, valid: false, ..run("robinhood", 0.0) }
     }
 
     #[test]
@@ -250,7 +282,8 @@ mod tests {
 
     #[test]
     fn demo_report_of_an_invalid_run_gives_its_reason_and_no_comparison_with_it() {
-        let late = Run { late_p99_ms: 25.0, valid: false, ..run("shared-lru", 0.5) };
+        let invalid_because = Some("requests were sent 25 ms late".to_owned());
+        let late = Run { late_p99_ms: 25.0, valid: false, invalid_because, ..run("shared-lru", 0.5) };
         let runs = vec![run("equal", 0.2), late, interrupted(10), interrupted(0)];
         insta::assert_snapshot!(report(runs).words());
     }
@@ -259,7 +292,28 @@ mod tests {
     fn demo_report_of_a_short_run_has_a_warning() {
         insta::assert_snapshot!(report_of(20, vec![run("robinhood", 0.062)]).words());
         assert_eq!(report_of(45, vec![run("robinhood", 0.062)]).caution(), None);
-        assert_eq!(report_of(20, vec![interrupted(0)]).caution(), None, "nothing was measured");
+        let nothing = report_of(20, vec![interrupted(0)]).words();
+        assert!(!nothing.contains("So short"), "{nothing}");
+    }
+
+    #[test]
+    fn demo_report_of_a_share_of_the_load_names_the_share_and_counts_its_requests() {
+        let load_share = LoadShare::WHOLE.smaller().and_then(LoadShare::smaller).unwrap();
+        let report = Report { load_share, ..report_of(120, vec![run("robinhood", 0.062)]) };
+        insta::assert_snapshot!(report.words());
+        assert_eq!(serde_json::to_value(&report).unwrap()["load_share"], 0.25);
+    }
+
+    #[test]
+    fn demo_report_of_a_machine_that_is_too_busy_begins_with_the_reason() {
+        let (because, invalid_because) = ("the machine was too busy".to_owned(), Some("it is".to_owned()));
+        let run = Run { incomplete_because: Some(because), invalid_because, ..interrupted(0) };
+        let report = report(vec![run]);
+        assert_eq!(
+            report.words(),
+            "\nThis run does not count: it is.\n\nrobinhood: nothing was measured: the machine was too busy.\n"
+        );
+        assert_eq!(report.invalid_because(), Some("it is"));
     }
 
     #[test]

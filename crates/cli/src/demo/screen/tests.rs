@@ -7,6 +7,7 @@ use ratatui::backend::TestBackend;
 use ratatui::style::{Color, Modifier};
 
 use super::super::live::{Live, LiveBackend};
+use super::super::share::LoadShare;
 use super::slowdowns::Slowdowns;
 use super::view;
 
@@ -18,6 +19,7 @@ fn spikes() -> Live {
     Live {
         policy: "robinhood".to_owned(),
         run: (2, 2),
+        share: LoadShare::WHOLE,
         elapsed,
         length: (warm_up, measured),
         minute,
@@ -129,6 +131,14 @@ fn demo_screen_of_a_tiny_terminal_shows_slo_compliance() {
     let mut live = spikes();
     live.current = Some(Duration::from_millis(84));
     insta::assert_snapshot!(text(24, 8, &live));
+}
+
+#[test]
+fn share_of_the_load_is_in_the_first_line_of_the_screen() {
+    let live = Live { share: LoadShare::WHOLE.smaller().unwrap(), ..spikes() };
+    let text = text(80, 24, &live);
+    let first = text.lines().next().unwrap_or_default();
+    assert!(first.contains("robinhood, run 2 of 2, half of the load"), "{first}");
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn header(area: Rect, buf: &mut Buffer, live: &Live) {
         (_, ..2) => live.policy.clone(),
         (run, runs) => format!("{}, run {run} of {runs}", live.policy),
     };
+    let run = if live.share.is_partial() { format!("{run}, {}", live.share) } else { run };
     let left = Line::from(vec![Span::styled("Sherwood demo: ", BOLD), Span::styled(run, BOLD)]);
     let (ended, failed) = live.requests;
     let errors = Span::styled(words::counted(failed, "error"), if failed > 0 { BAD } else { Style::new() });
