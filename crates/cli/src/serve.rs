@@ -19,7 +19,8 @@ use crate::{descriptors, logs, stderr};
   sherwood serve --config sherwood.toml                          backends, partitions, an SLO
   sherwood serve --config sherwood.toml --policy static          the same, sized by hand
 
-Flags override the configuration file. SIGHUP reads it again. SIGTERM and SIGINT drain and exit 0. SHERWOOD_LOG=debug logs more, warn less.")]
+Flags override the configuration file. SIGHUP reads it again. SIGTERM and SIGINT drain and exit 0, or 1 if the snapshot \
+cannot be written. SHERWOOD_LOG=debug logs more, warn less.")]
 pub(crate) struct Args {
     /// Configuration file (TOML)
     #[arg(long, value_name = "FILE")]
@@ -105,7 +106,8 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
         Ok::<_, Failure>((terminate, interrupt, catch(SignalKind::hangup())?))
     })?;
     stderr::announce(config.memory_line());
-    stderr::announce(config.buffers_line());
+    stderr::announce(config.backends_line());
+    stderr::announce(config.requests_line());
     let (files, wanted) = (descriptors::raise_limit(), config.descriptors());
     if files < wanted {
         tracing::warn!(
@@ -137,8 +139,8 @@ fn serve(flags: &Flags, mut config: Config, passed: PassedSockets) -> Result<(),
         }
     });
     manager::stopping();
-    node.stop();
-    Ok(())
+    // The drain has ended; a restart that counts on the snapshot must learn that it is missing.
+    node.stop().snapshot_error.map_or(Ok(()), |error| Err(Failure::Failed(error)))
 }
 
 /// Tells the watchdog that the node is alive, if it is.

@@ -20,6 +20,7 @@ mod flags;
 mod golden;
 pub mod http_limits;
 pub mod json_schema;
+mod lines;
 mod meaning;
 pub mod misread;
 mod problem;

@@ -47,4 +47,4 @@ pub use sherwood_ports::access::{AccessError, Refusal};
 pub use sherwood_ports::{PassedError, PassedSockets};
 pub use sherwood_process::clock;
 pub use spans::SpanExportError;
-pub use start::{BackendUsage, Node, StartError};
+pub use start::{BackendUsage, Node, StartError, Stopped};

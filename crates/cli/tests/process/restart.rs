@@ -112,6 +112,25 @@ fn restart_under_load_refuses_no_connection_and_loses_no_value() {
     stop_node(server);
 }
 
+#[test]
+fn node_whose_snapshot_cannot_be_written_drains_and_exits_with_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("snapshots");
+    fs::create_dir(&place).unwrap();
+    let config = directory.path().join("sherwood.toml");
+    let text = format!(
+        "[memory]\nsnapshot = {{ path = {:?} }}\n[[listener]]\nbind = \"127.0.0.1:0\"\n[admin]\nbind = \"off\"\n",
+        place.join("items")
+    );
+    fs::write(&config, text).unwrap();
+    let server = Server::start(&["--config", config.to_str().unwrap()]);
+    fs::remove_dir_all(&place).unwrap();
+    server.signal(libc::SIGTERM);
+    let (status, said) = server.end();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("shutting down") && said.contains("sherwood: writing the snapshot"), "{said}");
+}
+
 fn stop_node(server: Option<Server>) {
     let server = server.expect("it runs");
     server.signal(libc::SIGTERM);

@@ -135,6 +135,24 @@ fn valid_configuration_is_reported_with_its_memory() {
 }
 
 #[test]
+fn start_says_memory_backends_sources_of_requests_and_addresses() {
+    let server =
+        Server::start(&["--memory", "32MiB", "--memcached", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    let (cache, admin) = (server.address("memcached"), server.address("admin"));
+    assert_eq!(
+        server.said,
+        [
+            "memory: 32MiB for the cache".to_owned(),
+            "backends: none, a plain cache".to_owned(),
+            "requests: from the gateway, reports and traces; commands of listeners are not counted"
+                .to_owned(),
+            format!("dashboard: http://{admin}/"),
+            format!("ready memcached={cache} admin=http://{admin}"),
+        ]
+    );
+}
+
+#[test]
 fn occupied_port_is_named_and_exits_with_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -312,6 +312,32 @@ mod meaning {
     }
 
     #[test]
+    fn start_up_lines_name_backends_and_sources_of_requests() {
+        let plain = config("[[listener]]\nbind = \"127.0.0.1:1\"");
+        assert_eq!(plain.backends_line(), "backends: none, a plain cache");
+        assert_eq!(
+            plain.requests_line(),
+            "requests: from the gateway, reports and traces; commands of listeners are not counted"
+        );
+        let store =
+            |name: &str| format!("[[backend]]\nname = \"{name}\"\nstore = {{ kind = \"synthetic\" }}\n");
+        let two =
+            "[[backend]]\nname = \"b\"\nreplicas = [{ kind = \"synthetic\" }, { kind = \"synthetic\" }]";
+        let of_two = config(&format!("{}{two}", store("a")));
+        assert_eq!(of_two.backends_line(), "backends: a (synthetic), b (synthetic, 2 replicas)");
+        assert_eq!(of_two.requests_line(), "requests: from the gateway, reports and traces");
+        let many = config(&(1..=12).map(|n| store(&format!("s{n}"))).collect::<String>());
+        assert!(many.backends_line().ends_with(", s10 (synthetic), 2 more"), "{}", many.backends_line());
+        let off = "[admin]\nbind = \"off\"";
+        assert_eq!(
+            config(off).requests_line(),
+            "requests: none: [admin] and [otlp] are off, which receive them"
+        );
+        let otlp = format!("{off}\n[otlp]\nbind = \"127.0.0.1:2\"");
+        assert_eq!(config(&otlp).requests_line(), "requests: from traces");
+    }
+
+    #[test]
     fn memory_slack_is_a_share_of_the_total_with_a_minimum() {
         let slack =
             |total: &str| config(&format!("[memory]\ntotal = \"{total}\"")).memory.slack_bytes() >> 20;

@@ -158,23 +158,24 @@ pub(crate) fn restore(setup: &SnapshotSetup, core: &Core) {
 }
 
 /// Writes the snapshot of a node that serves no more requests.
-pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) {
+///
+/// # Errors
+/// The reason when it cannot be written.
+pub(crate) fn keep(setup: &SnapshotSetup, core: &Core) -> Result<(), String> {
     let begun = Monotonic::now();
     let unsettled = core.backends.iter().map(|backend| backend.as_ref()?.shut_down()).collect();
     let standing = Standing { budgets: core.control().budgets(), unsettled };
-    match write(setup, &core.cache, &core.names, standing, &core.clock) {
-        Ok(Written { items, bytes, whole }) => {
-            let took = begun.elapsed().as_millis();
-            let ending = if whole { "" } else { "; there was no time for more (max_time)" };
-            let message = format!("snapshot: {items} items of {bytes} bytes in {took} ms{ending}");
-            core.events.say(
-                "node",
-                message,
-                json!({"items": items, "bytes": bytes, "whole": whole, "ms": took as u64}),
-            );
-        }
-        Err(error) => tracing::error!("{error}"),
-    }
+    let Written { items, bytes, whole } =
+        write(setup, &core.cache, &core.names, standing, &core.clock).map_err(|error| error.to_string())?;
+    let took = begun.elapsed().as_millis();
+    let ending = if whole { "" } else { "; there was no time for more (max_time)" };
+    let message = format!("snapshot: {items} items of {bytes} bytes in {took} ms{ending}");
+    core.events.say(
+        "node",
+        message,
+        json!({"items": items, "bytes": bytes, "whole": whole, "ms": took as u64}),
+    );
+    Ok(())
 }
 
 #[cfg(test)]

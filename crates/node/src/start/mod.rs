@@ -80,6 +80,13 @@ use ports::{Port, PortKind};
 /// cannot be cancelled and is abandoned then, because the snapshot is still to be written.
 const TASKS_END: Duration = Duration::from_secs(2);
 
+/// The end of a node.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// The reason why a configured snapshot was not written; the next start is then cold.
+    pub snapshot_error: Option<String>,
+}
+
 /// A running node. [`Node::stop`] drains it; dropping it ends it at once.
 pub struct Node {
     core: Arc<Core>,
@@ -227,7 +234,7 @@ impl Node {
 
     /// Stops accepting connections, waits for requests in flight (at most five seconds), ends every
     /// thread, and writes the snapshot if configured.
-    pub fn stop(self) {
+    pub fn stop(self) -> Stopped {
         let Self {
             core,
             admin: _,
@@ -256,9 +263,9 @@ impl Node {
         workers.into_iter().for_each(Worker::stop);
         // Abandoned fetches could still fill the cache.
         runtime.shutdown_timeout(TASKS_END);
-        if let Some(snapshot) = snapshot.into_inner().expect("no panics while held") {
-            snapshot::keep(&snapshot, &core);
-        }
+        let snapshot = snapshot.into_inner().expect("no panics while held");
+        let kept = snapshot.map_or(Ok(()), |snapshot| snapshot::keep(&snapshot, &core));
+        Stopped { snapshot_error: kept.err() }
     }
 }
 

@@ -210,7 +210,7 @@ fn dashboard_works_in_a_browser() {
         let _running_browser = running_browser;
         for ask in asks.lines() {
             match ask.unwrap().as_str() {
-                "stop" => running.lock().unwrap().take().expect("it runs").stop(),
+                "stop" => drop(running.lock().unwrap().take().expect("it runs").stop()),
                 "start" => *running.lock().unwrap() = Some(start(address, AccessSetup::default())),
                 other => panic!("the script asks for {other:?}"),
             }
