@@ -117,6 +117,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let catalogue = Catalogue::new(&model, node::PROFILE, directory);
     catalogue.load().map_err(Failure::failed)?;
+    let began = Instant::now();
     catalogue.warm().map_err(Failure::failed)?;
     // The screen is drawn on standard output, wherever errors go.
     let show = !args.headless && std::io::stdout().is_terminal();
@@ -133,6 +134,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         stop: &stop,
         admin: args.admin.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
         share: LoadShare::WHOLE,
+        began,
     };
     let report = demo.play(&policies)?;
     let result =
@@ -166,6 +168,8 @@ struct Demo<'a> {
     admin: SocketAddr,
     /// Share of the load that the machine carries, found in the warm-up of the first run.
     share: LoadShare,
+    /// Time at which all values were there.
+    began: Instant,
 }
 
 impl Demo<'_> {
@@ -175,7 +179,7 @@ impl Demo<'_> {
         let bound = time::bound(&self.model.slo());
         let profile = self.model.profile(node::PROFILE).expect("the model that is built in has the profile");
         let mut report = Report::new(self.args.seed, &times, bound, profile.request_rate);
-        let mut tried_since = Some(Instant::now());
+        let mut tried_since = Some(self.began);
         for (index, policy) in policies.iter().enumerate() {
             let label = RunLabel {
                 policy: policy.clone(),
