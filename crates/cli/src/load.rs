@@ -351,6 +351,7 @@ fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
 fn key_value_options(args: &LoadArgs) -> KeyValueOptions {
     let usual = KeyValueOptions::default();
     KeyValueOptions {
+        names: usual.names,
         keys: args.keys.unwrap_or(usual.keys),
         key_bytes: args.key_size.unwrap_or(usual.key_bytes),
         value_sizes: args.value_size.clone().unwrap_or(usual.value_sizes),

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use sherwood_load::cache::{self, Ended, Protocol};
 use sherwood_load::{Control, Gaps, Pace, Target};
-use sherwood_workload::{KeyValueOptions, ValueSizes};
+use sherwood_workload::{KeyNames, KeyValueOptions, ValueSizes};
 
 const KEY_BYTES: usize = 20;
 const VALUE_BYTES: usize = 1_024;
@@ -81,6 +81,7 @@ fn run(
         options: KeyValueOptions {
             keys: keys.parse()?,
             key_bytes: KEY_BYTES,
+            names: KeyNames::Padded,
             value_sizes: ValueSizes::fixed(VALUE_BYTES as u32),
             zipf: ZIPF,
             get_ratio: 1.0,

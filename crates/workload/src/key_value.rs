@@ -1,5 +1,7 @@
 //! Single gets and sets over a key space: the plain cache workload.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::draw::{Rng, rng_from_seed, uniform};
@@ -11,9 +13,11 @@ use crate::value_sizes::ValueSizes;
 pub struct KeyValueOptions {
     /// Number of distinct keys, 1 to 2^40.
     pub keys: u64,
-    /// Length of every key in bytes: at least the leading `k` and the digits of the largest key
-    /// number, at most 250.
+    /// Length of every key in bytes where keys are [`KeyNames::Padded`]: at least the leading `k`
+    /// and the digits of the largest key number, at most 250.
     pub key_bytes: usize,
+    /// Texts of the keys.
+    pub names: KeyNames,
     /// Distribution of the sizes of values.
     pub value_sizes: ValueSizes,
     /// Exponent of [`Popularity`], 0 (uniform) to 10.
@@ -25,7 +29,55 @@ pub struct KeyValueOptions {
 impl Default for KeyValueOptions {
     fn default() -> Self {
         let value_sizes = ValueSizes::default();
-        Self { keys: 100_000, key_bytes: 20, value_sizes, zipf: 0.99, get_ratio: 0.9 }
+        let names = KeyNames::default();
+        Self { keys: 100_000, key_bytes: 20, names, value_sizes, zipf: 0.99, get_ratio: 0.9 }
+    }
+}
+
+/// Texts of the keys of a key space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KeyNames {
+    /// `k` and the rank in decimal, padded with zeros to the key size.
+    #[default]
+    Padded,
+    /// The number of a key, which is its rank plus 1 in decimal, between two texts.
+    Numbered {
+        /// Text before the number.
+        before: String,
+        /// Text after the number.
+        after: String,
+    },
+    /// These texts, the most popular first; as many as there are keys.
+    Listed(Arc<[String]>),
+}
+
+impl KeyNames {
+    /// The place of the number in a format.
+    const NUMBER: &str = "{n}";
+
+    /// Parses a format with one `{n}`, such as `user:{n}`.
+    ///
+    /// # Errors
+    /// [`KeyValueError::Format`] if the format has no `{n}`, or more than one.
+    pub fn numbered(format: &str) -> Result<Self, KeyValueError> {
+        match format.split_once(Self::NUMBER) {
+            Some((before, after)) if !after.contains(Self::NUMBER) => {
+                Ok(Self::Numbered { before: before.to_owned(), after: after.to_owned() })
+            }
+            _ => Err(KeyValueError::Format { format: format.to_owned() }),
+        }
+    }
+
+    /// Names that are the numbers of the keys alone, as those of an integer column are.
+    #[must_use]
+    pub const fn integers() -> Self {
+        Self::Numbered { before: String::new(), after: String::new() }
+    }
+
+    /// Names that are these texts, for [`KeyValueOptions::keys`] of their number.
+    #[must_use]
+    pub fn listed(texts: Vec<String>) -> Self {
+        Self::Listed(texts.into())
     }
 }
 
@@ -47,6 +99,22 @@ pub enum KeyValueError {
         keys: u64,
         /// Length of the shortest keys that are distinct, in bytes.
         least: usize,
+    },
+    /// The format of the keys does not say where their numbers are.
+    #[error(
+        "the key format {format:?} is none: give a text with one {{n}}, the number of the key, such as user:{{n}}"
+    )]
+    Format {
+        /// The format given.
+        format: String,
+    },
+    /// There is another number of names than of keys.
+    #[error("{keys} keys have {names} names: give a name for each")]
+    Names {
+        /// The number of keys given.
+        keys: u64,
+        /// The number of names given.
+        names: usize,
     },
     /// The popularity exponent is out of range.
     #[error("a zipf exponent of {zipf} is out of range: give 0 (uniform) to 10")]
@@ -148,8 +216,21 @@ impl KeyValue {
         }
     }
 
-    /// Appends the text of `key`: `k` and the rank in decimal, padded with zeros to the key size.
+    /// Appends the text of `key`, as [`KeyNames`] says.
+    ///
+    /// # Panics
+    /// When the key is not in the key space and its names are listed.
     pub fn write_key(&self, key: u64, out: &mut Vec<u8>) {
+        match &self.options.names {
+            KeyNames::Padded => self.write_padded(key, out),
+            KeyNames::Numbered { before, after } => {
+                out.extend_from_slice(format!("{before}{}{after}", key + 1).as_bytes());
+            }
+            KeyNames::Listed(texts) => out.extend_from_slice(texts[key as usize].as_bytes()),
+        }
+    }
+
+    fn write_padded(&self, key: u64, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + self.options.key_bytes, b'0');
         out[start] = b'k';
@@ -166,12 +247,17 @@ impl KeyValue {
 }
 
 fn validate(options: &KeyValueOptions) -> Result<(), KeyValueError> {
-    let KeyValueOptions { keys, key_bytes, value_sizes: _, zipf, get_ratio } = *options;
+    let KeyValueOptions { keys, key_bytes, ref names, value_sizes: _, zipf, get_ratio } = *options;
     if !(1..=1 << 40).contains(&keys) {
         return Err(KeyValueError::Keys { keys });
     }
     let least = 1 + (keys - 1).max(1).ilog10() as usize + 1;
-    if !(least..=250).contains(&key_bytes) {
+    if let KeyNames::Listed(texts) = names
+        && texts.len() as u64 != keys
+    {
+        return Err(KeyValueError::Names { keys, names: texts.len() });
+    }
+    if *names == KeyNames::Padded && !(least..=250).contains(&key_bytes) {
         return Err(KeyValueError::KeySize { key_bytes, keys, least });
     }
     if !(0.0..=10.0).contains(&zipf) {
@@ -229,6 +315,32 @@ mod tests {
         let mut text = Vec::new();
         stream.write_key(42, &mut text);
         assert_eq!(text, b"k0000042");
+    }
+
+    #[test]
+    fn keys_have_the_names_of_a_format_or_a_list() {
+        let first_two = |names| {
+            let stream = stream(KeyValueOptions { keys: 2, names, ..KeyValueOptions::default() });
+            [0, 1].map(|key| {
+                let mut text = Vec::new();
+                stream.write_key(key, &mut text);
+                String::from_utf8(text).unwrap()
+            })
+        };
+        assert_eq!(first_two(KeyNames::numbered("user:{n}/cart").unwrap()), ["user:1/cart", "user:2/cart"]);
+        assert_eq!(first_two(KeyNames::integers()), ["1", "2"]);
+        assert_eq!(first_two(KeyNames::listed(vec!["b".to_owned(), "a".to_owned()])), ["b", "a"]);
+    }
+
+    #[test]
+    fn key_format_without_one_number_and_list_of_another_length_are_refused() {
+        for format in ["user", "", "{n}{n}"] {
+            let error = KeyNames::numbered(format).unwrap_err().to_string();
+            assert!(error.ends_with("one {n}, the number of the key, such as user:{n}"), "{error}");
+        }
+        let names = KeyNames::listed(vec!["a".to_owned()]);
+        let error = KeyValue::new(KeyValueOptions { keys: 2, names, ..KeyValueOptions::default() }, 1);
+        assert_eq!(error.unwrap_err(), KeyValueError::Names { keys: 2, names: 1 });
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub use arrivals::{Arrivals, ArrivalsError};
 pub use deadlines::{ReadTimes, deadline_between, deadline_of};
 pub use draw::{Rng, normal_quantile, rng_from_seed, standard_normal, uniform};
 pub use fit::{Fit, fit};
-pub use key_value::{KeyValue, KeyValueError, KeyValueOptions, Operation};
+pub use key_value::{KeyNames, KeyValue, KeyValueError, KeyValueOptions, Operation};
 pub use popularity::Popularity;
 pub use scrambled_zipf::ScrambledZipf;
 pub use sherwood_model::SplitMix64;

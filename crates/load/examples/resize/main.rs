@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use sherwood_load::cache::{self, Ended};
 use sherwood_load::{Control, Gaps, Pace, Report};
-use sherwood_workload::{KeyValueOptions, ValueSizes};
+use sherwood_workload::{KeyNames, KeyValueOptions, ValueSizes};
 
 use node::{Admin, Filler, Partition};
 use seen::{Move, Results, Span};
@@ -123,6 +123,7 @@ fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Repo
         options: KeyValueOptions {
             keys: KEYS,
             key_bytes: KEY_BYTES,
+            names: KeyNames::Padded,
             value_sizes: ValueSizes::fixed(VALUE_BYTES as u32),
             zipf: 0.0,
             get_ratio: 1.0,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use sherwood_wire::memcached::client::{Key, KeyError};
 use sherwood_workload::trace::{TraceError, cache2k, robinhood};
 use sherwood_workload::{
-    KeyValue, KeyValueOptions, Operation as KeyValueOperation, Rng, ValueSizes, rng_from_seed, tenants,
+    KeyNames, KeyValue, KeyValueOptions, Operation as KeyValueOperation, Rng, ValueSizes, rng_from_seed,
+    tenants,
 };
 use thiserror::Error;
 
@@ -124,14 +125,35 @@ impl KeySpace {
             crate::within("batch", batch, 1..=1, "1 where keys have prefixes")?;
         }
         let stream = KeyValue::new(options, seed)?;
-        for prefix in &prefixes {
-            check_prefix(prefix, stream.options().key_bytes)?;
-        }
-        Ok(Self { stream, batch, prefixes, keys: Vec::new() })
+        let key_space = Self { stream, batch, prefixes, keys: Vec::new() };
+        key_space.check_keys()?;
+        Ok(key_space)
     }
-}
 
-impl KeySpace {
+    /// Checks that every key can be sent: the names of a list each, of a pattern the longest one.
+    fn check_keys(&self) -> Result<(), LoadError> {
+        let KeyValueOptions { keys, names, .. } = self.stream.options();
+        let listed = matches!(names, KeyNames::Listed(_));
+        let first = if listed { 0 } else { keys - 1 };
+        let mut text = Vec::new();
+        for key in first..*keys {
+            text.clear();
+            self.stream.write_key(key, &mut text);
+            if Key::new(&text).is_err() {
+                return Err(LoadError::Option {
+                    option: "key",
+                    found: format!("{:?}", String::from_utf8_lossy(&text)),
+                    accepted: "1 to 250 bytes without blanks and control characters",
+                });
+            }
+            // With a pattern, any prefix may meet the longest key.
+            let prefixes = self.prefixes.iter().enumerate();
+            let meets = |at| !listed || self.partition(key) == Some(at);
+            prefixes.filter(|(at, _)| meets(*at)).try_for_each(|(_, prefix)| check_prefix(prefix, &text))?;
+        }
+        Ok(())
+    }
+
     fn partition(&self, key: u64) -> Option<usize> {
         (key as usize).checked_rem(self.prefixes.len())
     }
@@ -171,10 +193,9 @@ impl Operations for KeySpace {
 /// The most prefixes of a key space.
 const PREFIXES_MAX: usize = 1_024;
 
-/// Checks that a prefix leaves room for the key and consists of bytes that a key may contain.
-fn check_prefix(prefix: &str, key_bytes: usize) -> Result<(), LoadError> {
-    let key = format!("{prefix}{}", "k".repeat(key_bytes));
-    Key::new(key.as_bytes()).map(drop).map_err(|_| LoadError::Option {
+/// Checks that a prefix leaves room for `key` and consists of bytes that a key may contain.
+fn check_prefix(prefix: &str, key: &[u8]) -> Result<(), LoadError> {
+    Key::new(&[prefix.as_bytes(), key].concat()).map(drop).map_err(|_| LoadError::Option {
         option: "prefix",
         found: format!("{prefix:?}"),
         accepted: "text without blanks that leaves room for the key in 250 bytes",
@@ -427,6 +448,15 @@ mod tests {
             let error = from_workload(workload, None).err().map(|error| error.to_string());
             assert!(error.as_ref().is_some_and(|error| error.starts_with(part)), "{prefix}: {error:?}");
         }
+    }
+
+    #[test]
+    fn listed_key_that_cannot_be_sent_is_refused_before_the_run() {
+        let names = KeyNames::listed(vec!["a".to_owned(), "b c".to_owned(), "d".to_owned()]);
+        let options = KeyValueOptions { keys: 3, names, ..KeyValueOptions::default() };
+        let workload = Workload::KeyValue { options, batch: 1, prefixes: Vec::new(), seed: 1 };
+        let error = from_workload(workload, None).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|error| error.contains("key of \"b c\"")), "{error:?}");
     }
 
     #[test]

@@ -123,14 +123,17 @@ impl Requests for KeySpace {
     fn next(&mut self) -> Result<Option<Bytes>, TraceError> {
         let mut drawn = Vec::with_capacity(self.batch);
         self.stream.extend_batch(&mut drawn, self.batch);
-        let text = |key| {
-            let mut text = Vec::new();
-            self.stream.write_key(key, &mut text);
-            String::from_utf8(text).expect("keys are made of ASCII digits and a letter")
-        };
-        let query = Query { backend: &self.backend, keys: drawn.into_iter().map(text).collect() };
+        let keys = drawn.into_iter().map(|key| key_text(&self.stream, key)).collect();
+        let query = Query { backend: &self.backend, keys };
         Ok(Some(encode(self.answers, vec![query])))
     }
+}
+
+/// Returns the text of a key of the key space.
+fn key_text(stream: &KeyValue, key: u64) -> String {
+    let mut text = Vec::new();
+    stream.write_key(key, &mut text);
+    String::from_utf8(text).expect("keys are made of text and digits")
 }
 
 struct RobinHood {
