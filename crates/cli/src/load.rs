@@ -3,6 +3,7 @@
 //! Options that do not apply to the kind of target or workload are refused, never ignored: a
 //! measurement under other conditions than the user believes is worse than none.
 
+mod security;
 mod tenants;
 
 use std::fs::File;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use sherwood_load::tenants::TenantsReport;
-use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, cache, http};
+use sherwood_load::{Control, Gaps, LoadError, Pace, Report, Target, TargetKind, cache, http};
 use sherwood_model::deadline_within;
 use sherwood_workload::onerf::Model;
 use sherwood_workload::trace::{built_in, built_in_names};
@@ -37,6 +38,7 @@ use crate::{duration, interrupt, out};
   sherwood load --target redis://127.0.0.1:6379 --batch 20                     MGETs of 20 keys
   sherwood load --target redis://127.0.0.1:6379 --value-size lognormal:1100,1.8,900KiB
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
+  sherwood load --target rediss://cache:6380 --ca ca.pem --password-file users
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
   sherwood load --target redis://127.0.0.1:6379 --scenario tenants.json --passwords users
 
@@ -44,7 +46,8 @@ Ctrl-C ends the load and reports what there is. Exit status: 0 done, 1 failed or
 )]
 pub(crate) struct LoadArgs {
     /// What to send load to: memcached://host:port, memcached-binary://host:port (its binary
-    /// protocol), redis://host:port, or http://host:port (a gateway, POST /v1/requests)
+    /// protocol), redis://host:port, or http://host:port (a gateway, POST /v1/requests); with TLS
+    /// memcacheds://, memcacheds-binary://, rediss://, https://
     #[arg(long)]
     target: Target,
     /// Operations (gateway: requests) per second, whatever the answers do; latency counts from the
@@ -126,6 +129,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = load_time, requires = "scenario")]
     interval: Option<Duration>,
     #[command(flatten)]
+    security: security::Security,
+    #[command(flatten)]
     token: TokenFile,
     /// Deadline of every operation, in milliseconds from its start, up to 24 h: `deadline_ms` of
     /// requests to a gateway, flag U of memcached's meta commands (rounded up to whole
@@ -181,8 +186,8 @@ enum LoadPlan {
 /// a script must not mistake the rate of refusals for a result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut plan = plan(args).map_err(Failure::Usage)?;
-    if let (LoadPlan::Http(options, _), Some(token)) = (&mut plan, args.token.read()?) {
-        options.bearer = http::Bearer::new(&token);
+    if let LoadPlan::Http(options, _) = &mut plan {
+        options.bearer = args.token.read()?.and_then(|token| http::Bearer::new(&token));
     }
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
@@ -190,13 +195,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let progress = Progress::start(&control);
     let outcome = execute(plan, &control);
     drop(progress);
-    let outcome = outcome.map_err(|error| match error {
-        LoadError::Connect { .. }
-        | LoadError::Login { .. }
-        | LoadError::Resolve { .. }
-        | LoadError::System { .. } => Failure::failed(error),
-        _ => Failure::usage(error),
-    })?;
+    let outcome = outcome.map_err(failure)?;
     let report = match outcome {
         Outcome::One(report) => *report,
         Outcome::Tenants(report) => return tenants::show(&report, args.json),
@@ -208,6 +207,17 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     };
     out::print(&text)?;
     verdict(&report)
+}
+
+fn failure(error: LoadError) -> Failure {
+    match error {
+        LoadError::Connect { .. }
+        | LoadError::Login { .. }
+        | LoadError::Resolve { .. }
+        | LoadError::Tls { .. }
+        | LoadError::System { .. } => Failure::failed(error),
+        _ => Failure::usage(error),
+    }
 }
 
 /// The report of a run.
@@ -249,15 +259,13 @@ fn plan(args: &LoadArgs) -> Result<LoadPlan, String> {
     if let Some(file) = &args.scenario {
         return Ok(LoadPlan::Tenants(TenantsPlan::new(args, file)?));
     }
-    match &args.target {
-        Target::Memcached(address) => plan_for_cache(args, cache::Protocol::Memcached, address),
-        Target::MemcachedBinary(address) => plan_for_cache(args, cache::Protocol::MemcachedBinary, address),
-        Target::Redis(address) => plan_for_cache(args, cache::Protocol::Redis, address),
-        Target::Http(address) => plan_for_gateway(args, address),
+    match args.target.kind {
+        TargetKind::Cache(protocol) => plan_for_cache(args, protocol),
+        TargetKind::Gateway => plan_for_gateway(args),
     }
 }
 
-fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> Result<LoadPlan, String> {
+fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol) -> Result<LoadPlan, String> {
     let for_gateways = [
         ("--mix", args.mix.is_some()),
         ("--backend", args.backend.is_some()),
@@ -269,17 +277,18 @@ fn plan_for_cache(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> 
         let stated = [("--deadline-ms", args.deadline_ms.is_some())];
         refuse_given(&stated, "a memcached:// or http:// target only: the other protocols state none")?;
     }
-    Ok(LoadPlan::Cache(cache_options(args, protocol, address), cache_workload(args)?))
+    Ok(LoadPlan::Cache(cache_options(args, protocol)?, cache_workload(args)?))
 }
 
-fn plan_for_gateway(args: &LoadArgs, address: &str) -> Result<LoadPlan, String> {
+fn plan_for_gateway(args: &LoadArgs) -> Result<LoadPlan, String> {
     let pipelined = [
         ("--pipeline", args.pipeline.is_some()),
         ("--look-aside", args.look_aside),
         ("--prefixes", !args.prefixes.is_empty()),
+        ("--password-file", security::has_password(args)),
     ];
     refuse_given(&pipelined, CACHES_ONLY)?;
-    Ok(LoadPlan::Http(http_options(args, address), http_workload(args)?))
+    Ok(LoadPlan::Http(http_options(args)?, http_workload(args)?))
 }
 
 /// The targets of options that a gateway does not support.
@@ -299,11 +308,11 @@ fn duration(args: &LoadArgs) -> Option<Duration> {
     args.duration.or((!ends).then_some(Duration::from_secs(10)))
 }
 
-fn cache_options(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> cache::Options {
+fn cache_options(args: &LoadArgs, protocol: cache::Protocol) -> Result<cache::Options, String> {
     let usual = if args.rate.is_some() { 16 } else { 1 };
-    cache::Options {
+    Ok(cache::Options {
         protocol,
-        address: address.to_owned(),
+        address: args.target.address.clone(),
         pace: pace(args),
         connections: args.connections.unwrap_or(usual),
         pipeline: args.pipeline.unwrap_or(usual),
@@ -311,9 +320,10 @@ fn cache_options(args: &LoadArgs, protocol: cache::Protocol, address: &str) -> c
         operations_max: args.ops,
         look_aside: args.look_aside,
         deadline: args.deadline_ms,
-        login: None,
+        tls: security::tls(args)?,
+        login: security::login(args)?,
         seed: args.seed,
-    }
+    })
 }
 
 fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
@@ -325,7 +335,7 @@ fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
         ];
         refuse_given(&single, "gets of one key: --batch 1")?;
         return Ok(cache::Workload::KeyValue {
-            options: key_value_options(args),
+            options: key_value_options(args)?,
             batch: args.batch.unwrap_or(1),
             prefixes: args.prefixes.clone(),
             seed: args.seed,
@@ -348,39 +358,41 @@ fn cache_workload(args: &LoadArgs) -> Result<cache::Workload, String> {
     }
 }
 
-fn key_value_options(args: &LoadArgs) -> KeyValueOptions {
+fn key_value_options(args: &LoadArgs) -> Result<KeyValueOptions, String> {
     let usual = KeyValueOptions::default();
-    KeyValueOptions {
+    let options = KeyValueOptions {
         names: usual.names,
         keys: args.keys.unwrap_or(usual.keys),
         key_bytes: args.key_size.unwrap_or(usual.key_bytes),
         value_sizes: args.value_size.clone().unwrap_or(usual.value_sizes),
         zipf: args.zipf.unwrap_or(usual.zipf),
         get_ratio: args.get_ratio.unwrap_or(usual.get_ratio),
-    }
+    };
+    Ok(options)
 }
 
-fn http_options(args: &LoadArgs, address: &str) -> http::Options {
+fn http_options(args: &LoadArgs) -> Result<http::Options, String> {
     let usual = http::Options::default();
     let outstanding_max = if args.rate.is_some() { usual.outstanding_max } else { 1 };
-    http::Options {
-        address: address.to_owned(),
+    Ok(http::Options {
+        address: args.target.address.clone(),
         pace: pace(args),
         phases: duration(args).into_iter().collect(),
         requests_max: args.ops,
         outstanding_max: args.connections.unwrap_or(outstanding_max),
         values: args.values,
         deadline: args.deadline_ms,
+        tls: security::tls(args)?,
         seed: args.seed,
         ..usual
-    }
+    })
 }
 
 fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
     let writes = [("--value-size", args.value_size.is_some()), ("--get-ratio", args.get_ratio.is_some())];
     refuse_given(&writes, "a memcached:// or redis:// target only: a gateway is only read from")?;
     if let Some(backend) = args.backend.clone() {
-        let (options, batch) = (key_value_options(args), args.batch.unwrap_or(1));
+        let (options, batch) = (key_value_options(args)?, args.batch.unwrap_or(1));
         return Ok(http::Workload::KeySpace { backend, options, batch, seed: args.seed });
     }
     refuse_given(
@@ -607,6 +619,11 @@ mod tests {
                 "--target http://localhost:1 --mix onerf --value-size 1",
                 "--value-size applies to a memcached://",
             ),
+            ("--target redis://localhost:1 --ca x", "--ca applies to a memcacheds://"),
+            ("--target rediss://localhost:1 --ca /none", "/none"),
+            ("--target redis://localhost:1 --password-file /none", "--password-file /none"),
+            ("--target redis://localhost:1 --user ann", "--password-file"),
+            ("--target http://localhost:1 --backend kv --password-file x", "--password-file applies to"),
             ("--target memcached://localhost:1 --duration 10", "is no duration"),
             ("--target memcached://localhost:1 --duration 0s", "between 1ms and 7d"),
         ] {

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sherwood_load::cache::{self, Ended, Protocol};
-use sherwood_load::{Control, Gaps, Pace, Target};
+use sherwood_load::cache::{self, Ended};
+use sherwood_load::{Control, Gaps, Pace, Target, TargetKind};
 use sherwood_workload::{KeyNames, KeyValueOptions, ValueSizes};
 
 const KEY_BYTES: usize = 20;
@@ -58,10 +58,8 @@ fn run(
     out: &str,
 ) -> Result<serde_json::Value, Box<dyn Error>> {
     let (protocol, address) = match target.parse()? {
-        Target::Memcached(address) => (Protocol::Memcached, address),
-        Target::MemcachedBinary(address) => (Protocol::MemcachedBinary, address),
-        Target::Redis(address) => (Protocol::Redis, address),
-        Target::Http(_) => return Err("a gateway is no cache: give memcached:// or redis://".into()),
+        Target { kind: TargetKind::Cache(protocol), tls: false, address } => (protocol, address),
+        _ => return Err("a gateway is no cache: give memcached:// or redis://".into()),
     };
     let (rate_per_s, seconds): (f64, f64) = (rate.parse()?, seconds.parse()?);
     let options = cache::Options {
@@ -74,6 +72,7 @@ fn run(
         operations_max: None,
         look_aside: true,
         deadline: None,
+        tls: None,
         login: None,
         seed: 1,
     };

@@ -35,12 +35,14 @@ mod pace;
 mod report;
 mod target;
 pub mod tenants;
+mod tls;
 
 pub use control::Control;
 pub use latencies::Latencies;
 pub use pace::{Gaps, Pace, RATE_MAX};
 pub use report::{DeadlineCounts, Deadlines, HitsMisses, LatencySummary, Report};
-pub use target::{Target, TargetError};
+pub use target::{Target, TargetError, TargetKind};
+pub use tls::Tls;
 
 use std::time::Duration;
 
@@ -63,6 +65,17 @@ pub enum LoadError {
         /// The target as given.
         address: String,
         /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The TLS handshake with the target failed.
+    #[error(
+        "TLS to {address}: {source}; trust the authority of the target's certificate (--ca), use the name that the \
+         certificate contains, or a target without TLS"
+    )]
+    Tls {
+        /// The target as given.
+        address: String,
+        /// The reason.
         source: std::io::Error,
     },
     /// The target refused the login of a user.

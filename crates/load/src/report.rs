@@ -23,6 +23,13 @@ pub struct Report {
     pub hits: u64,
     /// Keys not found.
     pub misses: u64,
+    /// Keys that a gateway's backends do not have; contained in `misses`.
+    pub not_found: u64,
+    /// Keys that were refused, timed out or failed in requests that a gateway answered.
+    pub failed_keys: u64,
+    /// The least latency of a request to a gateway that failed, or has a failed key.
+    #[serde(skip)]
+    pub failed_latency: Option<Duration>,
     /// Keys found as a share of all keys looked up.
     pub hit_ratio: f64,
     /// Hits and misses by partition: object type of a trace, backend of a request, `all` of a
@@ -192,12 +199,23 @@ impl fmt::Display for Report {
             self.ops, self.duration_s, self.ops_per_s
         )?;
         writeln!(formatter, "errors        {} (of these never sent: {})", self.errors, self.unsent)?;
+        if let Some(latency) = self.failed_latency.filter(|_| self.errors + self.failed_keys > 0) {
+            let (keys, seconds) = (self.failed_keys, latency.as_secs_f64());
+            writeln!(formatter, "failed keys   {keys}; failed requests count as {seconds} s or longer")?;
+        }
         let percent = self.hit_ratio * 100.0;
         writeln!(
             formatter,
             "hits, misses  {}, {} ({percent:.2}% hits); {} stored",
             self.hits, self.misses, self.sets
         )?;
+        if self.not_found > 0 {
+            writeln!(
+                formatter,
+                "not found     {} of the misses: the backends do not have these keys",
+                self.not_found
+            )?;
+        }
         writeln!(
             formatter,
             "latency us    p50 {p50:.0}  p90 {p90:.0}  p99 {p99:.0}  p99.9 {p99_9:.0}  max {max:.0}"
@@ -253,6 +271,18 @@ mod tests {
         }
         assert!(report.to_string().contains("deadline      2.5 ms: 3 missed, 1 rejected, 2 marked late\n"));
         assert_eq!(json["by_partition"]["t07"], serde_json::json!({ "hits": 1, "misses": 2 }));
+    }
+
+    #[test]
+    fn text_report_says_as_what_failed_requests_count() {
+        let failed_latency = Some(Duration::from_secs(10));
+        let text = |failed_keys| Report { failed_keys, failed_latency, ..Report::default() }.to_string();
+        assert!(
+            text(3).contains("failed keys   3; failed requests count as 10 s or longer\n"),
+            "{}",
+            text(3)
+        );
+        assert!(!text(0).contains("10 s"), "{}", text(0));
     }
 
     #[test]

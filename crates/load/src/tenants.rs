@@ -13,7 +13,7 @@ use sherwood_workload::tenants::{Scenario, Tenant};
 
 use crate::cache::{self, Ended, Login, Prepared, Protocol, Workload};
 use crate::pace::Schedule;
-use crate::{Control, Latencies, LatencySummary, LoadError, Pace, within};
+use crate::{Control, Latencies, LatencySummary, LoadError, Pace, Tls, within};
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Options {
     pub protocol: Protocol,
     /// `host:port`.
     pub address: String,
+    /// TLS of every connection; none speaks without.
+    pub tls: Option<Tls>,
     /// The user of each tenant, by its place in the scenario; none if it does not log in.
     pub logins: Vec<Option<Login>>,
     /// Length of the intervals whose throughput is reported, above 0.
@@ -155,6 +157,7 @@ fn prepare(
         operations_max: None,
         look_aside: false,
         deadline: None,
+        tls: options.tls.clone(),
         login: options.logins.get(number).cloned().flatten(),
         seed,
     };

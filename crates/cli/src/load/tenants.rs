@@ -1,15 +1,14 @@
 //! `sherwood load --scenario`: the loads of several tenants.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use sherwood_load::cache::{Login, Protocol};
+use sherwood_load::cache::Login;
 use sherwood_load::tenants::{Options, TenantsReport};
-use sherwood_load::{Control, LoadError, Target, tenants};
+use sherwood_load::{Control, LoadError, TargetKind, tenants};
 use sherwood_workload::tenants::Scenario;
 
-use super::LoadArgs;
+use super::{LoadArgs, security};
 use crate::exit::Failure;
 use crate::out;
 
@@ -25,15 +24,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 impl TenantsPlan {
     /// Reads the scenario and the passwords.
     pub(super) fn new(args: &LoadArgs, file: &Path) -> Result<Self, String> {
-        let (protocol, address) = match &args.target {
-            Target::Memcached(address) => (Protocol::Memcached, address),
-            Target::MemcachedBinary(address) => (Protocol::MemcachedBinary, address),
-            Target::Redis(address) => (Protocol::Redis, address),
-            Target::Http(_) => {
-                return Err(
-                    "--scenario applies to a memcached:// or redis:// target only; give one".to_owned()
-                );
-            }
+        let TargetKind::Cache(protocol) = args.target.kind else {
+            return Err("--scenario applies to a memcached:// or redis:// target only; give one".to_owned());
         };
         let mut scenario = read(file)?;
         if let Some(scale) = args.scale {
@@ -47,7 +39,8 @@ impl TenantsPlan {
             None => Vec::new(),
         };
         let (interval, seed) = (args.interval.unwrap_or(INTERVAL), args.seed);
-        let options = Options { protocol, address: address.clone(), logins, interval, seed };
+        let (tls, address) = (security::tls(args)?, args.target.address.clone());
+        let options = Options { protocol, address, tls, logins, interval, seed };
         Ok(Self { options, scenario: Box::new(scenario) })
     }
 
@@ -71,15 +64,15 @@ fn read(file: &Path) -> Result<Scenario, String> {
 
 /// Returns the login of each tenant, from a file of lines `user:password` with a user for each.
 fn logins(file: &Path, scenario: &Scenario) -> Result<Vec<Option<Login>>, String> {
-    let shown = file.display();
-    let text = sherwood_textfile::input(file).map_err(|error| format!("--passwords {shown} {error}"))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let passwords: HashMap<_, _> = lines.filter_map(|line| line.split_once(':')).collect();
+    let logins = security::logins("--passwords", file)?;
     let login = |user: &String| {
-        let password = passwords.get(user.as_str()).ok_or_else(|| {
-            format!("--passwords {shown} has no line {user}:PASSWORD for the tenant {user:?}; add one")
-        })?;
-        Ok(Some(Login { user: user.clone(), password: (*password).to_owned() }))
+        let known = logins.iter().find(|login| login.user == *user).cloned();
+        known.map(Some).ok_or_else(|| {
+            format!(
+                "--passwords {} has no line {user}:PASSWORD for the tenant {user:?}; add one",
+                file.display()
+            )
+        })
     };
     scenario.tenants.iter().map(|tenant| login(&tenant.name)).collect()
 }

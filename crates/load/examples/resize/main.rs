@@ -116,6 +116,7 @@ fn load(memcached: &str, prefixes: Vec<String>, origin: Instant) -> Result<(Repo
         operations_max: None,
         look_aside: true,
         deadline: None,
+        tls: None,
         login: None,
         seed: 1,
     };

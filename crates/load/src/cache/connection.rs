@@ -1,17 +1,16 @@
 //! The socket of one pipelined connection.
 
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
 
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
 use thiserror::Error;
 
 use super::Options;
 use super::operations::Operation;
 use super::pipeline::{AnswerError, Ending, Pipeline, Values};
+use super::socket::Socket;
 
 pub(super) struct Connection {
-    stream: TcpStream,
+    socket: Socket,
     pipeline: Pipeline,
     /// True while the driver lists the connection among those with a free place in their pipeline.
     pub(super) listed: bool,
@@ -30,8 +29,8 @@ pub(super) enum Lost {
 
 impl Connection {
     /// A connection of a run with these options.
-    pub(super) fn new(stream: TcpStream, options: &Options) -> Self {
-        Self { stream, pipeline: Pipeline::new(options), listed: false }
+    pub(super) fn new(socket: Socket, options: &Options) -> Self {
+        Self { socket, pipeline: Pipeline::new(options), listed: false }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -43,7 +42,7 @@ impl Connection {
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        !self.pipeline.unsent().is_empty()
+        !self.pipeline.unsent().is_empty() || self.socket.has_unsent()
     }
 
     /// Appends the operation's request to the bytes to send; [`Self::flush`] sends it.
@@ -53,16 +52,19 @@ impl Connection {
 
     /// Sends as much as the socket accepts without blocking.
     pub(super) fn flush(&mut self) -> Result<(), Lost> {
-        while self.has_unsent() {
-            match send(&self.stream, self.pipeline.unsent(), SendFlags::NOSIGNAL) {
+        while !self.pipeline.unsent().is_empty() {
+            match self.socket.write(self.pipeline.unsent()) {
                 Ok(0) => return Err(Lost::Closed),
                 Ok(written) => self.pipeline.sent(written),
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(Lost::Io(error.into())),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Lost::Io(error)),
             }
         }
-        Ok(())
+        match self.socket.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(Lost::Io(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Reads all bytes that have arrived; ends or continues the operations whose answers are
@@ -71,17 +73,17 @@ impl Connection {
         loop {
             let room = self.pipeline.room();
             let room_bytes = room.len();
-            let read = match recv(&self.stream, room, RecvFlags::empty()) {
-                Ok((0, _)) => return Err(Lost::Closed),
-                Ok((read, _)) => read,
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(Lost::Io(error.into())),
+            let read = match self.socket.read(room) {
+                Ok(0) => return Err(Lost::Closed),
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Lost::Io(error)),
             };
             self.pipeline.received(read, ending)?;
-            // A read that does not fill the room has emptied the socket; epoll reports the next
-            // arrival.
-            if read < room_bytes {
+            // A read that does not fill the room has emptied the socket, unless it was of one TLS
+            // record; epoll reports the next arrival.
+            if read < room_bytes && !self.socket.is_tls() {
                 return Ok(());
             }
         }

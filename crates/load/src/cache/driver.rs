@@ -1,7 +1,6 @@
 //! The loop that starts operations on schedule and reads their answers.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use super::Options;
 use super::connection::{Connection, Lost};
 use super::operations::{Operation, Operations};
 use super::pipeline::{Ending, Values};
+use super::socket::Socket;
 use super::tally::Tally;
 use crate::pace::Schedule;
 use crate::{Control, Report};
@@ -67,14 +67,14 @@ impl<'a> Driver<'a> {
         options: &'a Options,
         schedule: Schedule,
         operations: Box<dyn Operations>,
-        streams: Vec<TcpStream>,
+        sockets: Vec<Socket>,
         control: &'a Control,
         tally: Tally<'a>,
     ) -> Result<Self, Errno> {
         let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (number, stream) in streams.iter().enumerate() {
+        for (number, socket) in sockets.iter().enumerate() {
             let edges = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
-            epoll::add(&queue, stream, epoll::EventData::new_u64(number as u64), edges)?;
+            epoll::add(&queue, socket.stream(), epoll::EventData::new_u64(number as u64), edges)?;
         }
         let mut driver = Self {
             options,
@@ -83,11 +83,11 @@ impl<'a> Driver<'a> {
             end_ns: options.duration.map_or(u64::MAX, nanos),
             schedule,
             operations,
-            events: Vec::with_capacity(streams.len()),
-            free: VecDeque::with_capacity(streams.len()),
+            events: Vec::with_capacity(sockets.len()),
+            free: VecDeque::with_capacity(sockets.len()),
             pauses: false,
             paused: BTreeSet::new(),
-            connections: streams.into_iter().map(|stream| Some(Connection::new(stream, options))).collect(),
+            connections: sockets.into_iter().map(|socket| Some(Connection::new(socket, options))).collect(),
             queue,
             issuing: true,
             incomplete_because: None,

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
 
 use sherwood_wire::memcached::binary::HEADER_BYTES;
 use sherwood_wire::memcached::binary::client::{self as binary, Progress, Reply};
 
 use super::Protocol;
+use super::socket::Socket;
 
 /// A user and its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,9 +24,6 @@ impl fmt::Debug for Login {
     }
 }
 
-/// The time within which a login has to be answered.
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Longest line of an answer, bytes.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -37,12 +33,10 @@ impl Login {
     ///
     /// # Errors
     /// I/O errors, and the target's answer if it refuses the login.
-    pub(super) fn send(&self, protocol: Protocol, mut stream: &TcpStream) -> io::Result<()> {
+    pub(super) fn send(&self, protocol: Protocol, socket: &mut Socket) -> io::Result<()> {
         let Self { user, password } = self;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
         let (request, accepted) = match protocol {
-            Protocol::MemcachedBinary => return self.send_binary(stream),
+            Protocol::MemcachedBinary => return self.send_binary(socket),
             Protocol::Redis => (
                 format!(
                     "*3\r\n$4\r\nAUTH\r\n${}\r\n{user}\r\n${}\r\n{password}\r\n",
@@ -56,21 +50,23 @@ impl Login {
                 (format!("set login 0 0 {bytes}\r\n{user} {password}\r\n"), "STORED")
             }
         };
-        stream.write_all(request.as_bytes())?;
-        let answer = line(stream)?;
+        socket.write_all(request.as_bytes())?;
+        socket.flush()?;
+        let answer = line(socket)?;
         if answer == accepted { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, answer)) }
     }
 
-    fn send_binary(&self, mut stream: &TcpStream) -> io::Result<()> {
+    fn send_binary(&self, socket: &mut Socket) -> io::Result<()> {
         let mut bytes = Vec::new();
         binary::log_in(&mut bytes, &self.user, &self.password, [0; 4]);
-        stream.write_all(&bytes)?;
+        socket.write_all(&bytes)?;
+        socket.flush()?;
         bytes.clear();
         let mut need = HEADER_BYTES;
         loop {
             let held = bytes.len();
             bytes.resize(need, 0);
-            stream.read_exact(&mut bytes[held..])?;
+            socket.read_exact(&mut bytes[held..])?;
             match binary::parse(&bytes, LINE_BYTES_MAX as u32).map_err(io::Error::other)? {
                 Progress::Incomplete { need: more } => need = more,
                 Progress::Reply { reply: Reply::Done, .. } => return Ok(()),
@@ -85,11 +81,11 @@ impl Login {
 }
 
 /// Reads a line. Nothing follows it, since nothing else was asked.
-fn line(mut stream: &TcpStream) -> io::Result<String> {
+fn line(socket: &mut Socket) -> io::Result<String> {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\n") && bytes.len() < LINE_BYTES_MAX {
         let mut byte = [0];
-        stream.read_exact(&mut byte)?;
+        socket.read_exact(&mut byte)?;
         bytes.push(byte[0]);
     }
     Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())

@@ -25,6 +25,7 @@ mod operations;
 mod pipeline;
 mod protocol;
 mod retry;
+mod socket;
 mod tally;
 
 use std::io::BufRead;
@@ -34,9 +35,10 @@ use std::time::Duration;
 use sherwood_workload::{KeyValueOptions, ValueSizes, tenants};
 
 use crate::pace::{Schedule, wake_on_time};
-use crate::{Control, LoadError, Pace, Report, within};
+use crate::{Control, LoadError, Pace, Report, Tls, within};
 
 pub use login::Login;
+use socket::Socket;
 
 /// The protocol of the load's target. In every protocol, keys are limited to what memcached
 /// accepts, 1 to 250 bytes without blanks, so that any load can be sent with any protocol.
@@ -75,6 +77,8 @@ pub struct Options {
     /// rounded up. Only supported for gets of one key with memcached's text protocol, whose meta
     /// commands can carry it.
     pub deadline: Option<Duration>,
+    /// TLS of every connection; none speaks without.
+    pub tls: Option<Tls>,
     /// The user of every connection; without one, connections do not log in.
     pub login: Option<Login>,
     /// Seed of the times at which operations start; the workload has a seed of its own.
@@ -176,7 +180,7 @@ pub(crate) struct Prepared {
     /// True if connections pause after a rejection, as clients of tenants do.
     pauses: bool,
     operations: Box<dyn operations::Operations>,
-    streams: Vec<TcpStream>,
+    sockets: Vec<Socket>,
 }
 
 impl Prepared {
@@ -184,7 +188,7 @@ impl Prepared {
     pub(crate) fn new(options: &Options, schedule: Schedule, workload: Workload) -> Result<Self, LoadError> {
         let pauses = matches!(workload, Workload::Tenant { .. });
         let operations = operations::from_workload(workload, options.operations_max)?;
-        Ok(Self { schedule, pauses, operations, streams: connect(options)? })
+        Ok(Self { schedule, pauses, operations, sockets: connect(options)? })
     }
 
     /// Carries out the run, as [`run`].
@@ -194,10 +198,10 @@ impl Prepared {
         control: &Control,
         observe: &mut dyn FnMut(&Ended),
     ) -> Result<Report, LoadError> {
-        let Self { schedule, pauses, operations, streams } = self;
+        let Self { schedule, pauses, operations, sockets } = self;
         wake_on_time();
         let tally = tally::Tally::new(options.deadline, observe);
-        let driver = driver::Driver::new(options, schedule, operations, streams, control, tally);
+        let driver = driver::Driver::new(options, schedule, operations, sockets, control, tally);
         let driver = driver.map_err(|error| LoadError::System { source: error.into() })?;
         Ok(driver.pausing(pauses).run())
     }
@@ -219,22 +223,27 @@ fn check_deadline(protocol: Protocol, deadline: Duration, workload: &Workload) -
     })
 }
 
-/// The time within which a connection has to be made.
+/// The time within which a connection has to be made, and each part of its handshake and login.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn connect(options: &Options) -> Result<Vec<TcpStream>, LoadError> {
-    let Options { address, login, protocol, .. } = options;
+fn connect(options: &Options) -> Result<Vec<Socket>, LoadError> {
+    let Options { address, login, protocol, tls, .. } = options;
     let resolve = |source| LoadError::Resolve { address: address.clone(), source };
     let candidates: Vec<_> = address.to_socket_addrs().map_err(resolve)?.collect();
     let each = (0..options.connections).map(|_| {
         let stream = connect_first(&candidates)
             .map_err(|source| LoadError::Connect { address: address.clone(), source })?;
+        let secure = |source| match tls {
+            Some(_) => LoadError::Tls { address: address.clone(), source },
+            None => LoadError::System { source },
+        };
+        let mut socket = Socket::new(stream, tls.as_ref()).map_err(secure)?;
         if let Some(login) = login {
             let refused = |source| LoadError::Login { user: login.user.clone(), source };
-            login.send(*protocol, &stream).map_err(refused)?;
+            login.send(*protocol, &mut socket).map_err(refused)?;
         }
-        stream.set_nonblocking(true).map_err(|source| LoadError::System { source })?;
-        Ok(stream)
+        socket.stream().set_nonblocking(true).map_err(|source| LoadError::System { source })?;
+        Ok(socket)
     });
     each.collect()
 }
@@ -245,6 +254,8 @@ fn connect_first(candidates: &[std::net::SocketAddr]) -> std::io::Result<TcpStre
         match TcpStream::connect_timeout(candidate, CONNECT_TIMEOUT) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(CONNECT_TIMEOUT))?;
+                stream.set_write_timeout(Some(CONNECT_TIMEOUT))?;
                 return Ok(stream);
             }
             Err(error) => last = error,

@@ -312,6 +312,7 @@ mod tests {
             operations_max: None,
             look_aside: false,
             deadline: None,
+            tls: None,
             login: None,
             seed: 1,
         }

@@ -11,15 +11,19 @@ use hyper::{Request, Response, StatusCode, body::Incoming, header};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
-use super::Bearer;
+use super::{Bearer, Options};
+use crate::{LoadError, Tls};
 
 /// Connections to one gateway. Idle ones are reused last in, first out, so that few are in use; as
 /// many are open as requests were ever in flight at once.
 pub(super) struct Client {
     address: String,
     uri: String,
+    tls: Option<Tls>,
     bearer: Option<Bearer>,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
@@ -27,8 +31,8 @@ pub(super) struct Client {
 /// The reason why a request to the gateway has no answer.
 #[derive(Debug, Error)]
 pub(super) enum RequestError {
-    #[error("connecting: {0}")]
-    Connect(#[from] io::Error),
+    #[error(transparent)]
+    Connect(#[from] Opening),
     #[error("talking to the gateway: {0}")]
     Http(#[from] hyper::Error),
     #[error("reading the answer: {0}")]
@@ -39,6 +43,15 @@ pub(super) enum RequestError {
     Shape(#[from] serde_json::Error),
 }
 
+/// The reason why a connection was not made.
+#[derive(Debug, Error)]
+pub(super) enum Opening {
+    #[error("connecting: {0}")]
+    Connect(#[from] io::Error),
+    #[error("TLS: {0}")]
+    Tls(io::Error),
+}
+
 /// The largest answer that is read, in bytes: 300 values of 256 KiB.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
 
@@ -47,14 +60,21 @@ const REFUSAL_BYTES: usize = 200;
 
 impl Client {
     /// Makes a client and its first connection, so that an unreachable target is detected at once.
-    pub(super) async fn connect(address: &str, bearer: Option<Bearer>) -> io::Result<Arc<Self>> {
+    pub(super) async fn connect(options: &Options) -> Result<Arc<Self>, LoadError> {
+        let Options { address, tls, bearer, .. } = options;
         let client = Self {
-            address: address.to_owned(),
+            address: address.clone(),
             uri: "/v1/requests".to_owned(),
-            bearer,
+            tls: tls.clone(),
+            bearer: bearer.clone(),
             idle: Mutex::default(),
         };
-        let first = client.open().await?;
+        let address = address.clone();
+        let first = match client.open().await {
+            Ok(first) => first,
+            Err(Opening::Tls(source)) => return Err(LoadError::Tls { address, source }),
+            Err(Opening::Connect(source)) => return Err(LoadError::Connect { address, source }),
+        };
         client.put_back(first);
         Ok(Arc::new(client))
     }
@@ -110,13 +130,16 @@ impl Client {
         request
     }
 
-    async fn open(&self) -> io::Result<SendRequest<Full<Bytes>>> {
+    async fn open(&self) -> Result<SendRequest<Full<Bytes>>, Opening> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // An error of the connection is also returned by the requests sent on it.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(sender)
+        match &self.tls {
+            None => Ok(speak(stream).await?),
+            Some(Tls { config, name }) => {
+                let stream = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
+                Ok(speak(stream.await.map_err(Opening::Tls)?).await?)
+            }
+        }
     }
 
     fn take_idle(&self) -> Option<SendRequest<Full<Bytes>>> {
@@ -132,6 +155,16 @@ impl Client {
     fn put_back(&self, sender: SendRequest<Full<Bytes>>) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
     }
+}
+
+/// Speaks HTTP/1.1 on a connection, in a task of its own.
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<SendRequest<Full<Bytes>>> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    // An error of the connection is also returned by the requests sent on it.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
 }
 
 /// The part of a gateway's answer that is counted.

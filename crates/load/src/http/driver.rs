@@ -22,9 +22,7 @@ pub(super) fn run(
 ) -> Result<RunOutcome, LoadError> {
     let system = |source| LoadError::System { source };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
-    let client = runtime
-        .block_on(Client::connect(&options.address, options.bearer.clone()))
-        .map_err(|source| LoadError::Connect { address: options.address.clone(), source })?;
+    let client = runtime.block_on(Client::connect(options))?;
     let origin = Instant::now();
     let (due, dues) = mpsc::channel(options.outstanding_max);
     let pacing = Pacing {
@@ -48,6 +46,7 @@ pub(super) fn run(
         phases,
         elapsed: origin.elapsed(),
         deadline: options.deadline,
+        failed_latency: options.failed_latency,
         incomplete_because,
         first_error,
     })
@@ -175,7 +174,7 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
             Failure::Request(error) => error.to_string(),
         })?;
         let answer = Answer::parse(&body).map_err(|error| error.to_string())?;
-        let Phase { by_backend, hit_latency, .. } = &mut self.phases[finished.phase];
+        let Phase { by_backend, hit_latency, not_found, .. } = &mut self.phases[finished.phase];
         for result in answer.results {
             finished.marked_late |= result.late;
             if let (Status::Hit, Some(ms)) = (result.status, result.latency_ms) {
@@ -187,7 +186,11 @@ impl<'a, F: FnMut(&Finished)> Driver<'a, F> {
             }
             let hit = match result.status {
                 Status::Hit | Status::Stale => true,
-                Status::Miss | Status::NotFound => false,
+                Status::Miss => false,
+                Status::NotFound => {
+                    *not_found += 1;
+                    false
+                }
                 Status::Rejected | Status::Timeout | Status::Error => {
                     finished.failed_keys += 1;
                     finished.rejected |= result.status == Status::Rejected;

@@ -30,7 +30,7 @@ use sherwood_workload::onerf::Model;
 use crate::pace::Schedule;
 use crate::report::{sent_per_s, us};
 use crate::{
-    Control, DeadlineCounts, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, within,
+    Control, DeadlineCounts, HitsMisses, Latencies, LatencySummary, LoadError, Pace, Report, Tls, within,
 };
 
 /// Options of a run of requests against a gateway.
@@ -55,6 +55,8 @@ pub struct Options {
     pub values: bool,
     /// The deadline that each request states, above 0 and at most 24 hours.
     pub deadline: Option<Duration>,
+    /// TLS of every connection; none speaks without.
+    pub tls: Option<Tls>,
     /// The bearer token, if the gateway requires one.
     pub bearer: Option<Bearer>,
     /// Seed of the times at which requests start; the workload has a seed of its own.
@@ -75,6 +77,7 @@ impl Default for Options {
             failed_latency: Duration::from_secs(10),
             values: false,
             deadline: None,
+            tls: None,
             bearer: None,
             seed: 1,
         }
@@ -183,6 +186,8 @@ pub struct Phase {
     pub errors: u64,
     /// Keys that were refused, timed out or failed in requests that were answered.
     pub failed_keys: u64,
+    /// Keys that their backend does not have; contained in the misses of `by_backend`.
+    pub not_found: u64,
     /// Requests that were due while the bound on outstanding ones was reached; contained in
     /// `errors`.
     pub overflow: u64,
@@ -207,6 +212,8 @@ pub struct RunOutcome {
     pub elapsed: Duration,
     /// The deadline of each request.
     pub deadline: Option<Duration>,
+    /// As in [`Options::failed_latency`].
+    pub failed_latency: Duration,
     /// The reason why the run ended early, if it did.
     pub incomplete_because: Option<String>,
     /// The first failure of a request, in words.
@@ -272,6 +279,9 @@ impl RunOutcome {
             errors: sum(|phase| phase.errors),
             hits: total.hits,
             misses: total.misses,
+            not_found: sum(|phase| phase.not_found),
+            failed_keys: sum(|phase| phase.failed_keys),
+            failed_latency: Some(self.failed_latency),
             hit_ratio: total.hit_ratio(),
             by_partition,
             latency_us: LatencySummary::of(&latency),

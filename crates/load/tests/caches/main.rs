@@ -164,6 +164,7 @@ fn error_names_an_unreachable_cache() {
         operations_max: None,
         look_aside: false,
         deadline: None,
+        tls: None,
         login: None,
         seed: 1,
     };
@@ -215,7 +216,7 @@ fn tenants_options(cache: &Cache, password: &str) -> tenants::Options {
     let Options { protocol, address, .. } = cache.options();
     let login = |user: &str| Some(Login { user: user.to_owned(), password: password.to_owned() });
     let logins = vec![login("one"), login("two")];
-    tenants::Options { protocol, address, logins, interval: Duration::from_millis(300), seed: 1 }
+    tenants::Options { protocol, address, tls: None, logins, interval: Duration::from_millis(300), seed: 1 }
 }
 
 #[test]
@@ -258,6 +259,7 @@ fn tenant_with_loads_of_several_backends_is_refused() {
         "loads = [{ backend = \"db\", keys = 100 }, { backend = \"b\", keys = 100 }]",
     );
     let options = tenants::Options {
+        tls: None,
         protocol: Protocol::Redis,
         address: format!("127.0.0.1:{}", free_port()),
         logins: Vec::new(),
@@ -297,6 +299,7 @@ fn clients_of_a_tenant_pause_until_the_time_that_a_refusal_names() {
          cache = \"1MiB\"\nclients = { processes = 2, depth = 1 }\nloads = [{ backend = \"db\", keys = 10 }]\n",
     );
     let options = tenants::Options {
+        tls: None,
         protocol: Protocol::Redis,
         address,
         logins: vec![None],

@@ -88,6 +88,7 @@ impl Cache {
             operations_max: None,
             look_aside: true,
             deadline: None,
+            tls: None,
             login: None,
             seed: 1,
         }
