@@ -3,6 +3,7 @@
 //! Options that do not apply to the kind of target or workload are refused, never ignored: a
 //! measurement under other conditions than the user believes is worse than none.
 
+mod keys;
 mod security;
 mod tenants;
 
@@ -38,6 +39,7 @@ use crate::{duration, interrupt, out};
   sherwood load --target redis://127.0.0.1:6379 --batch 20                     MGETs of 20 keys
   sherwood load --target redis://127.0.0.1:6379 --value-size lognormal:1100,1.8,900KiB
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
+  sherwood load --target http://127.0.0.1:8080 --backend users --key-format 'user:{n}' --keys 5000
   sherwood load --target rediss://cache:6380 --ca ca.pem --password-file users
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
   sherwood load --target redis://127.0.0.1:6379 --scenario tenants.json --passwords users
@@ -77,6 +79,8 @@ pub(crate) struct LoadArgs {
     /// Distinct keys [default: 100000]
     #[arg(long, value_name = "N")]
     keys: Option<u64>,
+    #[command(flatten)]
+    key_args: keys::KeyArgs,
     /// Bytes of a key [default: 20]
     #[arg(long, value_name = "BYTES")]
     key_size: Option<usize>,
@@ -186,9 +190,11 @@ enum LoadPlan {
 /// a script must not mistake the rate of refusals for a result.
 pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut plan = plan(args).map_err(Failure::Usage)?;
-    if let LoadPlan::Http(options, _) = &mut plan {
+    if let LoadPlan::Http(options, workload) = &mut plan {
         options.bearer = args.token.read()?.and_then(|token| http::Bearer::new(&token));
+        keys::suit(args, options, workload).map_err(failure)?;
     }
+    let examples = examples(&plan);
     let control = Arc::new(Control::default());
     let stop = Arc::clone(&control);
     interrupt::on_interrupt(move || stop.stop()).map_err(Failure::failed)?;
@@ -206,6 +212,9 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
         report.to_string()
     };
     out::print(&text)?;
+    if let Some(warning) = keys::warning(args.target.kind, &report, &examples) {
+        out::say(format_args!("sherwood: {warning}"));
+    }
     verdict(&report)
 }
 
@@ -217,6 +226,15 @@ fn failure(error: LoadError) -> Failure {
         | LoadError::Tls { .. }
         | LoadError::System { .. } => Failure::failed(error),
         _ => Failure::usage(error),
+    }
+}
+
+/// Returns examples of the keys of a key space; none for another workload.
+fn examples(plan: &LoadPlan) -> String {
+    match plan {
+        LoadPlan::Cache(_, cache::Workload::KeyValue { options, seed, .. })
+        | LoadPlan::Http(_, http::Workload::KeySpace { options, seed, .. }) => keys::examples(options, *seed),
+        _ => String::new(),
     }
 }
 
@@ -368,7 +386,7 @@ fn key_value_options(args: &LoadArgs) -> Result<KeyValueOptions, String> {
         zipf: args.zipf.unwrap_or(usual.zipf),
         get_ratio: args.get_ratio.unwrap_or(usual.get_ratio),
     };
-    Ok(options)
+    keys::named(args, options)
 }
 
 fn http_options(args: &LoadArgs) -> Result<http::Options, String> {
@@ -417,8 +435,11 @@ fn http_workload(args: &LoadArgs) -> Result<http::Workload, String> {
     }
 }
 
-fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 5] {
+fn key_space_given(args: &LoadArgs) -> [(&'static str, bool); 7] {
+    let [keys_from, key_format] = args.key_args.given();
     [
+        keys_from,
+        key_format,
         ("--keys", args.keys.is_some()),
         ("--key-size", args.key_size.is_some()),
         ("--zipf", args.zipf.is_some()),
@@ -621,9 +642,13 @@ mod tests {
             ),
             ("--target redis://localhost:1 --ca x", "--ca applies to a memcacheds://"),
             ("--target rediss://localhost:1 --ca /none", "/none"),
+            ("--target redis://localhost:1 --key-format user", "one {n}"),
+            ("--target redis://localhost:1 --keys-from /none", "--keys-from /none"),
+            ("--target redis://localhost:1 --keys-from /none --keys 5", "cannot be used with"),
             ("--target redis://localhost:1 --password-file /none", "--password-file /none"),
             ("--target redis://localhost:1 --user ann", "--password-file"),
             ("--target http://localhost:1 --backend kv --password-file x", "--password-file applies to"),
+            ("--target http://localhost:1 --key-format {n}", "--key-format applies to a memcached://"),
             ("--target memcached://localhost:1 --duration 10", "is no duration"),
             ("--target memcached://localhost:1 --duration 0s", "between 1ms and 7d"),
         ] {

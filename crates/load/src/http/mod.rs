@@ -14,6 +14,7 @@
 mod client;
 mod driver;
 mod pacing;
+mod probe;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,8 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use sherwood_workload::KeyValueOptions;
 use sherwood_workload::onerf::Model;
+
+pub use probe::found;
 
 use crate::pace::Schedule;
 use crate::report::{sent_per_s, us};

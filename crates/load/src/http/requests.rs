@@ -89,6 +89,11 @@ fn encode(answers: Answers, queries: Vec<Query<'_>>) -> Bytes {
     serde_json::to_vec(&body).expect("a body has string keys only and a vector takes every write").into()
 }
 
+/// Returns a request for keys of one backend, without their values.
+pub(super) fn one_query(backend: &str, keys: Vec<String>) -> Bytes {
+    encode(Answers { values: false, deadline: None }, vec![Query { backend, keys }])
+}
+
 struct Mix {
     mix: RequestMix,
     rng: Rng,

@@ -174,6 +174,30 @@ fn key_space_workload_sends_distinct_keys_of_one_backend() {
 }
 
 #[test]
+fn keys_that_a_backend_has_are_found_before_a_run() {
+    let (_runtime, address) = gateway(|body| {
+        let answer = answer_all(&body, |key| match key {
+            "1" => "miss",
+            "2" => "hit",
+            _ => "not_found",
+        });
+        (StatusCode::OK, Json(answer))
+    });
+    let keys = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect();
+    assert_eq!(found(&options(address.clone()), "kv", keys(&["1", "2", "3"])).unwrap(), 2);
+    assert_eq!(found(&options(address), "kv", keys(&["a"])).unwrap(), 0);
+}
+
+#[test]
+fn keys_that_a_backend_does_not_have_are_counted() {
+    let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "not_found"))));
+    let options_of = KeyValueOptions::default();
+    let workload = Workload::KeySpace { backend: "kv".to_owned(), options: options_of, batch: 2, seed: 1 };
+    let report = run(&options(address), workload, &Control::default(), |_| {}).unwrap().report(true);
+    assert_eq!((report.not_found, report.misses, report.hits), (199 * 2, 199 * 2, 0));
+}
+
+#[test]
 fn stopped_run_reports_that_it_was_stopped() {
     let (_runtime, address) = gateway(|body| (StatusCode::OK, Json(answer_all(&body, |_| "hit"))));
     let control = Control::default();
