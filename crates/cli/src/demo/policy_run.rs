@@ -74,7 +74,8 @@ impl PolicyRun<'_> {
         let node = Node::start(setup).map_err(Failure::failed)?;
         let address = node.admin().expect("the setup opens it");
         self.admin = address;
-        if !self.show {
+        // A smaller share of the load is tried at the same address.
+        if !self.show && !self.run.share.is_partial() {
             out::say(format_args!("dashboard: http://{address}/"));
         }
         let this = &*self;
