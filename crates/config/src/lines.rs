@@ -3,7 +3,7 @@
 use sherwood_listener::{ListenerOptions, Protocol, TLS_CONNECTION_BYTES_MAX};
 
 use super::http_limits;
-use super::meaning::{BackendConfig, Config, HTTP_CONNECTIONS_MAX, OTLP_CONNECTIONS_MAX};
+use super::meaning::{BackendConfig, BatchMode, Config, HTTP_CONNECTIONS_MAX, OTLP_CONNECTIONS_MAX};
 use super::units::ByteSize;
 
 /// Most backends whose names a line lists.
@@ -45,17 +45,26 @@ impl Config {
     }
 
     /// Returns the line that a node prints at its start about the sources of finished requests,
-    /// which its control loop decides by: `requests: from the gateway, reports and traces`.
+    /// which its control loop decides by: `requests: from the gateway, reports and traces, else from
+    /// batches of listeners' clients`.
     #[must_use]
     pub fn requests_line(&self) -> String {
-        let sources = match (self.admin, self.otlp) {
-            (Some(_), _) => "from the gateway, reports and traces",
-            (None, Some(_)) => "from traces",
-            (None, None) => "none: [admin] and [otlp] are off, which receive them",
+        const BATCHES: &str = "from batches of listeners' clients";
+        let told = match (self.admin, self.otlp) {
+            (Some(_), _) => Some("from the gateway, reports and traces"),
+            (None, Some(_)) => Some("from traces"),
+            (None, None) => None,
         };
-        let listeners =
-            if self.listeners.is_empty() { "" } else { "; commands of listeners are not counted" };
-        format!("requests: {sources}{listeners}")
+        let any = |mode| self.listeners.iter().any(|listener| listener.requests == mode);
+        match (told, any(BatchMode::Always), any(BatchMode::Auto)) {
+            (Some(told), true, _) => format!("requests: {told}, and {BATCHES}"),
+            (Some(told), false, true) => format!("requests: {told}, else {BATCHES}"),
+            (Some(told), false, false) => format!("requests: {told}"),
+            (None, false, false) => {
+                "requests: none: [admin], [otlp] and batches of listeners are off".to_owned()
+            }
+            (None, ..) => format!("requests: {BATCHES}"),
+        }
     }
 
     /// Returns the line of `check-config` about the most memory that clients can use in addition: `buffers:

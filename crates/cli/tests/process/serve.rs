@@ -144,7 +144,7 @@ fn start_says_memory_backends_sources_of_requests_and_addresses() {
         [
             "memory: 32MiB for the cache".to_owned(),
             "backends: none, a plain cache".to_owned(),
-            "requests: from the gateway, reports and traces; commands of listeners are not counted"
+            "requests: from the gateway, reports and traces, else from batches of listeners' clients"
                 .to_owned(),
             format!("dashboard: http://{admin}/"),
             format!("ready memcached={cache} admin=http://{admin}"),

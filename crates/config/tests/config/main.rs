@@ -317,7 +317,7 @@ mod meaning {
         assert_eq!(plain.backends_line(), "backends: none, a plain cache");
         assert_eq!(
             plain.requests_line(),
-            "requests: from the gateway, reports and traces; commands of listeners are not counted"
+            "requests: from the gateway, reports and traces, else from batches of listeners' clients"
         );
         let store =
             |name: &str| format!("[[backend]]\nname = \"{name}\"\nstore = {{ kind = \"synthetic\" }}\n");
@@ -331,8 +331,10 @@ mod meaning {
         let off = "[admin]\nbind = \"off\"";
         assert_eq!(
             config(off).requests_line(),
-            "requests: none: [admin] and [otlp] are off, which receive them"
+            "requests: none: [admin], [otlp] and batches of listeners are off"
         );
+        let always = format!("{off}\n[[listener]]\nbind = \"127.0.0.1:1\"\nrequests = \"batches\"");
+        assert_eq!(config(&always).requests_line(), "requests: from batches of listeners' clients");
         let otlp = format!("{off}\n[otlp]\nbind = \"127.0.0.1:2\"");
         assert_eq!(config(&otlp).requests_line(), "requests: from traces");
     }
