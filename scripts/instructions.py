@@ -4,7 +4,7 @@
     scripts/instructions.py --before old/sherwood [--after target/release/sherwood] [CASE …]
 
 Each build serves each case under callgrind, which interprets it: one thread, --ops operations after
-as many that fill the cache. Counts are of user space, for all that the process does, and barely
+as many that fill the cache; for listeners these set keys alone, so that hits are measured. Counts are of user space, for all that the process does, and barely
 differ between two runs, whatever else the machine does. The cases are listeners at depth 1 and 16,
 and `gateway`, whose requests ask a store for keys that were not fetched before.
 Needs Python and valgrind; takes ten minutes.
@@ -36,7 +36,8 @@ name = "plain"
 store = STORE
 """
 STORE = '{ kind = "synthetic", bytes = "100B", latency = "0s" }'
-LISTENER = ["--keys", "10000", "--pipeline"]
+LISTENER = ["--keys", "2000", "--pipeline"]
+FILL = ["--get-ratio", "0", "--zipf", "0"]
 CASES = {
     "memcached-1": ("memcached://{memcached}", [*LISTENER, "1"]),
     "memcached-16": ("memcached://{memcached}", [*LISTENER, "16"]),
@@ -59,8 +60,9 @@ def instructions(args, binary, case):
             addresses = dict(word.split("=", 1) for word in ready.split()[1:])
             load = [args.after, "load", "--target", target.format(**addresses), *options, "--connections", "1"]
             load += ["--duration", "10m", "--ops", str(args.ops)]
-            for control in ("--zero", "--dump"):
-                subprocess.run(load, check=True, capture_output=True)
+            fill = load + (FILL if case != "gateway" else [])
+            for control, sent in (("--zero", fill), ("--dump", load)):
+                subprocess.run(sent, check=True, capture_output=True)
                 subprocess.run(["callgrind_control", control, str(node.pid)], check=True, capture_output=True)
             dump = Path(f"{counts}.1").read_text()
         finally:

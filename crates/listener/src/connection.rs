@@ -36,7 +36,7 @@ use super::sockets::Socket;
 use super::store;
 use super::tenants::TenantSlot;
 use super::times::{Asked, ThreadTimes};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 
 /// A client's connection, with its buffers and its progress.
 pub(super) struct Connection<C, S> {
@@ -450,10 +450,10 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
 
     /// Carries out the next step of the connection, as the conversation returned it.
     fn follow(&mut self, next: NextStep, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
+        context.is_batch_over = matches!(next, NextStep::Need(_) | NextStep::Close | NextStep::HangUp);
         match next {
             NextStep::Need(need) => {
                 self.need = need;
-                context.is_batch_over = true;
                 if context.output.is_empty() && self.input.is_empty() {
                     // All commands were quiet.
                     self.socket.acknowledge();
@@ -503,25 +503,25 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     }
 
     /// Adds the `keys` of a turn, which began at `began`, to the client's batch. Counts the batch
-    /// if it `is_over` at `now`.
+    /// if it `is_over`.
     pub(super) fn note_turn(
         &mut self,
         counting: &BatchCounting,
-        (began, now): (Instant, Instant),
-        keys: Keys,
+        (began, clock): (Instant, &dyn Clock),
+        keys: &mut Keys,
         is_over: bool,
     ) {
         if self.number == 0 {
             self.number = counting.batches.connection_number();
         }
-        counting.batches.note_writes(began, self.number, &keys);
-        if !is_over && !keys.has_missed() && self.batch.is_none() {
+        counting.batches.note_writes(began, self.number, keys);
+        if !keys.has_missed() && self.batch.is_none() {
             return;
         }
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(UnfinishedBatch::new(began)));
         batch.add(keys);
         match is_over {
-            true => batch.finish(counting, now, self.number),
+            true => batch.finish(counting, clock.now(), self.number),
             false => self.batch = Some(batch),
         }
     }
@@ -558,7 +558,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
                         context.times.fetched(asked, &end.results, latency);
                         if let (Some(batch), Some(counting)) = (&mut self.batch, context.batches()) {
                             let results = asked.iter().map(|(partition, _)| *partition).zip(&end.results);
-                            batch.note_fetched(counting, context.moment.now, end.last, results);
+                            batch.note_fetched(counting, (context.moment.now, latency), end.last, results);
                         }
                     }
                     Answered::Stored(result) => context.times.stored(asked, result, latency),

@@ -372,15 +372,18 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         self.work.add(context.output.work.units());
         let is_batch_over = context.is_batch_over;
         drop(context);
-        let has_batch = self.shared.turn_keys(self.number).any() || client.has_batch();
+        let turn_keys = self.shared.turn_keys(self.number);
         if self.timing {
             let latency = self.shared.clock.now().since(moment.now);
             let hits = self.shared.times(self.number).end_turn(latency);
-            if let Some(counting) = self.shared.service.batches.as_ref().filter(|_| !has_batch) {
+            if let Some(counting) = &self.shared.service.batches
+                && !client.has_batch()
+                && !turn_keys.have_missed()
+            {
                 counting.count_hits(moment.now + latency, &hits, latency);
             }
         }
-        if has_batch {
+        if turn_keys.any() || client.has_batch() {
             note_batch(&self.shared, self.number, client, moment, is_batch_over);
         }
         self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
@@ -562,10 +565,11 @@ fn note_batch<C: Conversation, S: Socket>(
     moment: Moment,
     is_over: bool,
 ) {
-    let keys = shared.turn_keys(thread).take();
-    if let Some(counting) = &shared.service.batches {
-        client.note_turn(counting, (moment.now, shared.clock.now()), keys, is_over);
-    }
+    shared.turn_keys(thread).end(|keys| {
+        if let Some(counting) = &shared.service.batches {
+            client.note_turn(counting, (moment.now, &*shared.clock), keys, is_over);
+        }
+    });
 }
 
 /// Pins this thread to one of the cores that the process may use: the one at index `number`,

@@ -90,30 +90,37 @@ impl RequestWindow {
     /// Records a request that ended at `at`; an `at` after `now` counts as `now`. Returns false for
     /// a request older than the window, which is dropped and counted in [`dropped`](Self::dropped).
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
-        self.record_times(now, at, request, 1)
-    }
-
-    /// Records `times` equal requests, like [`record`](Self::record).
-    pub fn record_times(&mut self, now: Instant, at: Instant, request: FinishedRequest, times: u64) -> bool {
         self.expire(now);
-        let number = self.slot_number(at.min(now));
-        if number < self.first_number(now) {
-            self.dropped += times;
-            return false;
-        }
         if self.exact >= self.options.exact_max {
             self.expire_before(self.slot_number(now - self.options.keep));
         }
-        let copies = usize::try_from(times).unwrap_or(usize::MAX);
-        let full = copies > self.options.exact_max.saturating_sub(self.exact);
-        let slot = self.slot(number);
-        if full {
-            count(&mut slot.table, request, times);
-        } else {
-            slot.exact.extend(std::iter::repeat_n(request, copies));
-            self.exact += copies;
+        if self.exact >= self.options.exact_max {
+            return self.record_times(now, at, request, 1);
         }
+        let Some(slot) = self.slot_at(now, at, 1) else { return false };
+        slot.exact.push(request);
+        self.exact += 1;
         true
+    }
+
+    /// Records `times` equal requests like [`record`](Self::record), but counts them in a table even
+    /// if few are held, which costs less where most requests are hits of a cache.
+    pub fn record_times(&mut self, now: Instant, at: Instant, request: FinishedRequest, times: u64) -> bool {
+        let Some(slot) = self.slot_at(now, at, times) else { return false };
+        count(&mut slot.table, request, times);
+        true
+    }
+
+    /// Returns the time slot of `at`; none if it is older than the window, in which case `dropped`
+    /// requests are.
+    fn slot_at(&mut self, now: Instant, at: Instant, dropped: u64) -> Option<&mut Slot> {
+        self.expire(now);
+        let number = self.slot_number(at.min(now));
+        if number < self.first_number(now) {
+            self.dropped += dropped;
+            return None;
+        }
+        Some(self.slot(number))
     }
 
     /// The requests that ended within `last` before `now`, sorted; `last` is limited to the

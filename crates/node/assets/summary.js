@@ -44,7 +44,7 @@ export function showSummary(data) {
 /** What is left of the requests that may exceed the bound, since the node's start. */
 export function budgetWords(ratio) {
   if (ratio === null) return '';
-  return ratio >= 0 ? `${percent(ratio)} of the error budget left` : `error budget exceeded ${(1 - ratio).toFixed(1)} times`;
+  return ratio >= 0 ? `${percent(ratio)} of the error budget left` : `${(1 - ratio).toFixed(1)} times the error budget used`;
 }
 
 export function showBudget(slo) { setText(byId('budget-note'), budgetWords(slo.budget_left_ratio)); }

@@ -120,17 +120,32 @@ impl Slos {
         Err(names.cloned().collect())
     }
 
-    /// Records a number of equal requests that ended at `at`.
-    pub(crate) fn record(
+    /// Records a request that ended at `at`.
+    pub(crate) fn record(&self, now: Instant, at: Instant, counted: Counted, request: FinishedRequest) {
+        self.record_with(counted, (request, 1), |requests| requests.record(now, at, request));
+    }
+
+    /// Records `times` equal requests that ended at `at`.
+    pub(crate) fn record_times(
         &self,
         now: Instant,
         at: Instant,
         counted: Counted,
         (request, times): (FinishedRequest, u64),
     ) {
+        let record = |requests: &mut RequestWindow| requests.record_times(now, at, request, times);
+        self.record_with(counted, (request, times), record);
+    }
+
+    fn record_with(
+        &self,
+        counted: Counted,
+        (request, times): (FinishedRequest, u64),
+        record: impl Fn(&mut RequestWindow) -> bool,
+    ) {
         for index in [counted.class, counted.tenant].into_iter().flatten() {
             let mut kept = lock(&self.0[index].1);
-            if kept.requests.record_times(now, at, request, times) {
+            if record(&mut kept.requests) {
                 let met = within(request.latency_us, kept.monitor.slo().bound);
                 kept.outcomes.count(met, times);
             }
@@ -219,7 +234,7 @@ mod tests {
         let now = Instant::from_secs(5);
         let request = FinishedRequest::new(Duration::from_millis(20), None);
         for (class, tenant) in [(Some("page"), 0), (Some("search"), 1), (None, 0)] {
-            slos.record(now, now, slos.counted(class, TenantId(tenant)), (request, 1));
+            slos.record(now, now, slos.counted(class, TenantId(tenant)), request);
         }
         assert_eq!(slos.observe(now), Some(Instant::from_secs(10)));
         let fared: Vec<_> =

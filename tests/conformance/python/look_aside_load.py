@@ -9,7 +9,7 @@ import redis
 client = redis.Redis(sys.argv[1], int(sys.argv[2]))
 while True:
     kind, ms = random.choice([("fast", 1), ("slow", 20)])
-    key = f"{kind}/{random.randrange(2000)}"
+    key = f"{kind}/{random.randrange(1000)}"
     if client.get(key) is None:
         time.sleep(ms / 1000)
         client.set(key, b"v" * 1000)

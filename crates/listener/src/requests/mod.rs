@@ -55,12 +55,21 @@ pub enum KeyEnd {
 pub struct ClientBatches {
     requests: Arc<dyn BatchRequests>,
     batches: Mutex<Batches>,
-    /// Number of keys that wait for their refill, so that a write need not lock if there are none.
-    waiting: AtomicUsize,
+    waiting: WaitingKeys,
     hash: SeededState,
     /// Number of connections that have got a number.
     connections: AtomicU64,
 }
+
+/// The number of keys that wait for their refill, so that a write need not lock if there are none,
+/// on cache lines of its own. It changes after the answer: a write by another thread in between
+/// refills nothing.
+#[repr(align(128))]
+#[derive(Default)]
+struct WaitingKeys(AtomicUsize);
+
+/// Written keys that are looked up under one lock.
+const LOCKED_MAX: usize = 64;
 
 /// The counting of a listener's batches.
 #[derive(Clone)]
@@ -79,7 +88,7 @@ impl ClientBatches {
         Self {
             requests,
             batches: Mutex::new(Batches::new(partitions)),
-            waiting: AtomicUsize::new(0),
+            waiting: WaitingKeys::default(),
             hash: SeededState::new(seed),
             connections: AtomicU64::new(0),
         }
@@ -106,9 +115,7 @@ impl ClientBatches {
 
     /// Notes the keys that a client's turn has written at `now`.
     pub(super) fn note_writes(&self, now: Instant, client: u64, keys: &Keys) {
-        if !keys.written.is_empty() {
-            self.refilled(now, client, &keys.written);
-        }
+        keys.written.chunks(LOCKED_MAX).for_each(|keys| self.refilled(now, client, keys));
     }
 
     fn refilled(&self, now: Instant, client: u64, keys: &[MissedKey]) {
@@ -146,7 +153,11 @@ impl ClientBatches {
     }
 
     fn unlock(&self, batches: MutexGuard<'_, Batches>) {
-        self.waiting.store(batches.waiting(), Relaxed);
+        let waiting = batches.waiting();
+        drop(batches);
+        if self.waiting.0.load(Relaxed) != waiting {
+            self.waiting.0.store(waiting, Relaxed);
+        }
     }
 
     /// Returns a number for a connection that no other has.
@@ -172,9 +183,9 @@ impl BatchCounting {
         requests.count(now, last, request, Sampling::EVERY);
     }
 
-    fn record_fetched(&self, partition: PartitionId, latency: Duration) {
-        if self.counts() {
-            self.batches.requests.record_queries(partition, latency, 1, KeyEnd::Fetched);
+    fn record_fetched(&self, keys: &[(PartitionId, u64)], took: Duration) {
+        for &(partition, keys) in keys.iter().filter(|_| self.counts()) {
+            self.batches.requests.record_queries(partition, took, keys, KeyEnd::Fetched);
         }
     }
 

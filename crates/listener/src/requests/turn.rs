@@ -9,7 +9,7 @@ use sherwood_model::batches::MissedKey;
 use super::BatchCounting;
 
 /// Most missed keys of a batch that are kept, and most written ones of a turn.
-pub(super) const KEYS_MAX: usize = 4096;
+pub(super) const KEYS_MAX: usize = 1024;
 
 /// The keys that the present turn of a thread's client has missed or written, on cache lines of
 /// their own.
@@ -28,11 +28,22 @@ pub(crate) struct Keys {
     pub(super) missed: Vec<MissedKey>,
     /// Number of missed keys beyond those.
     pub(super) unwatched: u64,
-    /// Keys that were written while some waited for a refill.
+    /// Keys that were written after a miss of the turn, or while some waited for a refill.
     pub(super) written: Vec<MissedKey>,
+    /// True if batches are counted; none before the first miss.
+    counts: Option<bool>,
 }
 
 impl Keys {
+    /// Removes keys of `missed` that the turn has written: the application did not compute them
+    /// after it had the answer.
+    pub(super) fn forget_written(&mut self, missed: &mut Vec<MissedKey>) {
+        if !self.written.is_empty() {
+            self.written.sort_unstable();
+            missed.retain(|key| self.written.binary_search(key).is_err());
+        }
+    }
+
     /// Returns true if keys were answered as misses.
     pub(crate) fn has_missed(&self) -> bool {
         !self.missed.is_empty() || self.unwatched > 0
@@ -42,20 +53,22 @@ impl Keys {
 impl TurnKeys {
     /// Notes a key that was answered as a miss, if batches are counted.
     pub(crate) fn note_missed(&self, counting: Option<&BatchCounting>, partition: PartitionId, name: &[u8]) {
-        let Some(counting) = counting.filter(|counting| counting.counts()) else { return };
+        let Some(counting) = counting else { return };
         let mut keys = self.lock();
+        self.any.store(true, Relaxed);
         match keys.missed.len() < KEYS_MAX {
+            _ if !*keys.counts.get_or_insert_with(|| counting.counts()) => {}
             true => keys.missed.push(counting.batches.key(partition, name)),
             false => keys.unwatched += 1,
         }
-        self.any.store(true, Relaxed);
     }
 
-    /// Notes a key that the client has written, if any key waits for its refill.
+    /// Notes a key that the client has written, if any key waits for its refill or the turn has
+    /// missed some.
     #[inline]
     pub(crate) fn note_written(&self, counting: Option<&BatchCounting>, partition: PartitionId, name: &[u8]) {
         if let Some(counting) = counting
-            && counting.batches.waiting.load(Relaxed) > 0
+            && (counting.batches.waiting.0.load(Relaxed) > 0 || self.any())
         {
             self.note_refill(counting, partition, name);
         }
@@ -70,16 +83,26 @@ impl TurnKeys {
         }
     }
 
+    /// Returns true if the turn has missed keys.
+    pub(crate) fn have_missed(&self) -> bool {
+        self.any() && self.lock().has_missed()
+    }
+
     /// Returns true if the turn has missed or written keys.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.any.load(Relaxed)
     }
 
-    /// Takes the keys, at the end of the turn.
-    pub(crate) fn take(&self) -> Keys {
+    /// Calls `end` with the keys, at the end of the turn, and forgets them.
+    pub(crate) fn end(&self, end: impl FnOnce(&mut Keys)) {
         self.any.store(false, Relaxed);
-        std::mem::take(&mut *self.lock())
+        let mut keys = self.lock();
+        end(&mut keys);
+        let Keys { missed, unwatched, written, counts } = &mut *keys;
+        (*unwatched, *counts) = (0, None);
+        missed.clear();
+        written.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, Keys> {

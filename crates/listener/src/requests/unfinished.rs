@@ -1,5 +1,7 @@
 //! A batch that its connection has not answered yet.
 
+use std::time::Duration;
+
 use sherwood_model::batches::{AnsweredBatch, MissedKey};
 use sherwood_model::{Instant, PartitionId, RequestEnd};
 
@@ -40,12 +42,12 @@ impl UnfinishedBatch {
         self.has_written = true;
     }
 
-    /// Notes the `results` of a fetch at `now`, with the partition of each. `last` is the partition
-    /// whose keys came last.
+    /// Notes the `results` of a fetch that took `took` until `now`, with the partition of each.
+    /// `last` is the partition whose keys came last.
     pub(crate) fn note_fetched<'r>(
         &mut self,
         counting: &BatchCounting,
-        now: Instant,
+        (now, took): (Instant, Duration),
         last: Option<PartitionId>,
         results: impl Iterator<Item = (PartitionId, &'r FetchResult)>,
     ) {
@@ -54,19 +56,29 @@ impl UnfinishedBatch {
             self.fetched = Some(last);
             self.end.add(counting.query_end(last, latency, false));
         }
+        let mut keys: Vec<(PartitionId, u64)> = Vec::new();
         for (partition, result) in results {
-            counting.record_fetched(partition, latency);
+            match keys.last_mut().filter(|(known, _)| *known == partition) {
+                Some((_, count)) => *count += 1,
+                None => keys.push((partition, 1)),
+            }
             if result.is_err() {
                 self.end.add(counting.query_end(partition, latency, true));
             }
         }
+        counting.record_fetched(&keys, took);
     }
 
-    /// Adds the keys that a turn has missed.
-    pub(crate) fn add(&mut self, keys: Keys) {
-        let room = KEYS_MAX.saturating_sub(self.missed.len());
-        self.unwatched += keys.unwatched + keys.missed.len().saturating_sub(room) as u64;
-        self.missed.extend(keys.missed.into_iter().take(room));
+    /// Adds the keys that a turn has missed and not written.
+    pub(crate) fn add(&mut self, keys: &mut Keys) {
+        self.unwatched += keys.unwatched;
+        self.missed.append(&mut keys.missed);
+        keys.forget_written(&mut self.missed);
+        if self.unwatched > 0 || self.missed.len() > KEYS_MAX {
+            // Too many: the batch is never watched.
+            self.unwatched += self.missed.len() as u64;
+            self.missed = Vec::new();
+        }
     }
 
     /// Counts the batch, whose last answer was written at `now` to the connection numbered

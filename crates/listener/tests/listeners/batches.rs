@@ -125,6 +125,24 @@ fn set_of_a_key_that_nobody_missed_counts_nothing() {
 }
 
 #[test]
+fn key_that_is_read_and_written_in_one_pipeline_is_no_miss_to_wait_for() {
+    for protocol in Protocol::ALL {
+        let (recorded, counting) = Recorded::default().counting(false);
+        let server = Server::counting(protocol, one_thread(), None, counting.clone());
+        let mut client = server.connect();
+        for number in 0..3 {
+            let key = format!("k{number}");
+            let pipeline = protocol.get(&key) + &protocol.set(&key, "1");
+            client.check(&pipeline, &[protocol.missed(), protocol.stored()].concat());
+            client.check(&protocol.set(&key, "2"), protocol.stored());
+        }
+        client.check(protocol.ping().0, &protocol.ping().1);
+        assert_eq!((recorded.requests(), recorded.costs()), (vec![], vec![]));
+        assert_eq!(counting.batches.counts(), MissCounts::default());
+    }
+}
+
+#[test]
 fn batches_answered_by_the_cache_are_sampled_and_count_for_those_left_out() {
     for protocol in Protocol::ALL {
         let (recorded, counting) = Recorded::default().counting(false);

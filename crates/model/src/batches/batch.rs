@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use crate::{Instant, PartitionId};
 
+/// Time after which a missed key is no longer expected to be refilled. Chosen: longer than the
+/// timeouts of most queries.
+pub const REFILL_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A missed key: its partition, and a hash of its name that clients cannot predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MissedKey {
@@ -31,7 +35,7 @@ pub struct FinishedBatch {
     pub blocking: PartitionId,
     /// Time from the first byte to the last refill, or to the last answer if no key was refilled.
     pub latency: Duration,
-    /// The end of that time.
+    /// The time at which it was over, which is later if a key was not refilled.
     pub at: Instant,
 }
 

@@ -18,20 +18,15 @@ mod open;
 mod tests;
 mod waiting;
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-pub use self::batch::{AnsweredBatch, FinishedBatch, MissedKey, Refill};
+pub use self::batch::{AnsweredBatch, FinishedBatch, MissedKey, REFILL_TIMEOUT, Refill};
 use self::open::OpenBatch;
-use self::waiting::Waiting;
+use self::waiting::{Added, Waiting};
 use crate::Instant;
+use std::collections::BTreeMap;
 
-/// Time after which a missed key is no longer expected to be refilled. Chosen: longer than the
-/// timeouts of most queries.
-pub const REFILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most missed keys of a partition that wait for their refill.
 const PARTITION_MAX: usize = 1 << 16;
-/// Most missed keys of all partitions that wait for their refill; some 200 bytes each, 26 MB.
+/// Most missed keys of all partitions that wait for their refill; some 300 bytes each, 40 MB.
 const TOTAL_MAX: usize = 1 << 17;
 
 /// Numbers of missed keys since the start.
@@ -41,7 +36,7 @@ pub struct MissCounts {
     pub refilled: u64,
     /// Keys that were not refilled within [`REFILL_TIMEOUT`].
     pub unfilled: u64,
-    /// Keys that were not watched because too many were: their batches count as no request.
+    /// Keys that were not watched because too many were.
     pub unwatched: u64,
 }
 
@@ -75,8 +70,9 @@ impl Batches {
         }
     }
 
-    /// Adds a batch whose keys `missed` were answered as misses; it waits for their refills. If one
-    /// of them cannot be watched, neither is the batch. O(keys × log keys).
+    /// Adds a batch whose keys `missed` were answered as misses; it waits for their refills, but not
+    /// for those of a key that too many batches wait for. If the partition of one has too many, or
+    /// no key is left, the batch is not watched and counts as no request. O(keys × log keys).
     pub fn answered(&mut self, batch: AnsweredBatch, missed: &[MissedKey]) {
         let number = self.next;
         let mut open = OpenBatch::new(batch);
@@ -85,14 +81,19 @@ impl Batches {
                 // One write refills a key that was missed twice.
                 continue;
             }
-            if !self.waiting.add(key, number) {
-                self.counts.unwatched += missed.len() as u64;
-                open.left().for_each(|&key| self.waiting.remove(key, number));
-                return;
+            match self.waiting.add(key, number) {
+                Added::Waits => open.add(key),
+                Added::KeyFull => self.counts.unwatched += 1,
+                Added::PartitionFull => {
+                    self.counts.unwatched += missed.len() as u64;
+                    for &key in open.missed() {
+                        self.waiting.remove(key, number);
+                    }
+                    return;
+                }
             }
-            open.add(key);
         }
-        if !missed.is_empty() {
+        if !open.is_over() {
             self.next += 1;
             self.open.insert(number, open);
         }
@@ -107,9 +108,11 @@ impl Batches {
     /// or else the latest of another client, since some clients write on another connection. None
     /// if no batch waits for the key.
     pub fn refilled(&mut self, now: Instant, client: u64, key: MissedKey) -> Option<Refill> {
-        let waiting = self.waiting.of(key);
-        let is_own = |number: &&u64| self.open.get(*number).is_some_and(|open| open.client() == client);
-        let number = *waiting.iter().rev().find(is_own).or(waiting.last())?;
+        let waiting = self.waiting.of(key).iter().rev();
+        let mut recent =
+            waiting.filter(|number| self.open.get(number).is_some_and(|open| now < open.expires()));
+        let is_own = |number: &&u64| self.open.get(number).is_some_and(|open| open.client() == client);
+        let number = *recent.clone().find(is_own).or(recent.next())?;
         self.waiting.remove(key, number);
         self.counts.refilled += 1;
         let open = self.open.get_mut(&number)?;
@@ -125,15 +128,14 @@ impl Batches {
     /// not refilled; call until none is left.
     pub fn next_expired(&mut self, now: Instant) -> Option<FinishedBatch> {
         let (&number, open) = self.open.first_key_value()?;
-        if now < open.answered() + REFILL_TIMEOUT {
+        if now < open.expires() {
             return None;
         }
         let open = self.open.remove(&number)?;
-        for &key in open.left() {
-            self.waiting.remove(key, number);
-            self.counts.unfilled += 1;
-        }
-        Some(open.finish())
+        let left = open.missed().iter().filter(|&&key| self.waiting.remove(key, number)).count();
+        self.counts.unfilled += left as u64;
+        // A window that is shorter than the wait counts it, too.
+        Some(FinishedBatch { at: open.expires(), ..open.finish() })
     }
 
     /// Returns the number of missed keys that wait for their refill.

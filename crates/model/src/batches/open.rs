@@ -2,34 +2,35 @@
 
 use std::time::Duration;
 
-use super::batch::{AnsweredBatch, FinishedBatch, MissedKey};
+use super::batch::{AnsweredBatch, FinishedBatch, MissedKey, REFILL_TIMEOUT};
 use crate::{Instant, PartitionId};
 
 /// A batch that waits for the refills of its missed keys.
 #[derive(Debug)]
 pub(super) struct OpenBatch {
     batch: AnsweredBatch,
-    /// Missed keys that were not refilled yet.
-    left: Vec<MissedKey>,
+    /// The missed keys, refilled or not.
+    missed: Vec<MissedKey>,
+    /// Number of those that were not refilled yet.
+    left: usize,
     /// The last refill, or else the last missed key with the time of the answer.
     last: (Instant, PartitionId),
 }
 
 impl OpenBatch {
     pub(super) fn new(batch: AnsweredBatch) -> Self {
-        Self { batch, left: Vec::new(), last: (batch.answered, PartitionId(0)) }
+        Self { batch, missed: Vec::new(), left: 0, last: (batch.answered, PartitionId(0)) }
     }
 
     pub(super) fn add(&mut self, key: MissedKey) {
-        self.left.push(key);
+        self.missed.push(key);
+        self.left += 1;
         self.last.1 = key.partition;
     }
 
     /// Notes the refill of a key at `now`, and returns the time that its miss has cost.
     pub(super) fn refill(&mut self, now: Instant, key: MissedKey) -> Duration {
-        if let Some(place) = self.left.iter().position(|left| *left == key) {
-            self.left.swap_remove(place);
-        }
+        self.left -= 1;
         self.last = (now.max(self.last.0), key.partition);
         now.since(self.batch.answered)
     }
@@ -38,16 +39,19 @@ impl OpenBatch {
         self.batch.client
     }
 
-    pub(super) fn answered(&self) -> Instant {
-        self.batch.answered
+    /// Returns the missed keys, those that were refilled included.
+    pub(super) fn missed(&self) -> &[MissedKey] {
+        &self.missed
     }
 
-    pub(super) fn left(&self) -> impl Iterator<Item = &MissedKey> {
-        self.left.iter()
+    /// Returns the time from which on it waits no longer.
+    pub(super) fn expires(&self) -> Instant {
+        self.batch.answered + REFILL_TIMEOUT
     }
 
+    /// Returns true if no key is left to be refilled.
     pub(super) fn is_over(&self) -> bool {
-        self.left.is_empty()
+        self.left == 0
     }
 
     pub(super) fn finish(&self) -> FinishedBatch {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::{PartitionId, SplitMix64};
 
@@ -35,9 +37,9 @@ fn key_that_is_never_refilled_ends_its_batch_after_ten_seconds_without_counting(
     batches.answered(batch(7, 5), &[key(0, 3)]);
     batches.refilled(at(21), 7, key(0, 1));
     assert_eq!(batches.next_expired(at(10_000)), None);
-    let refilled = FinishedBatch { blocking: PartitionId(0), latency: 21 * MS, at: at(21) };
+    let refilled = FinishedBatch { blocking: PartitionId(0), latency: 21 * MS, at: at(10_001) };
     assert_eq!(batches.next_expired(at(10_001)), Some(refilled));
-    let own_time = FinishedBatch { blocking: PartitionId(0), latency: MS, at: at(6) };
+    let own_time = FinishedBatch { blocking: PartitionId(0), latency: MS, at: at(10_006) };
     assert_eq!(batches.next_expired(at(10_006)), Some(own_time));
     assert_eq!(batches.next_expired(at(99_999)), None);
     assert_eq!(batches.counts(), MissCounts { refilled: 1, unfilled: 2, unwatched: 0 });
@@ -88,6 +90,25 @@ fn batch_whose_keys_exceed_a_bound_is_not_watched_at_all() {
 }
 
 #[test]
+fn key_that_every_batch_misses_and_nobody_sets_hides_no_batch() {
+    let mut batches = Batches::new(1);
+    for number in 0..100 {
+        batches.answered(batch(1, number), &[key(0, 7), key(0, 1_000 + number)]);
+    }
+    for number in 0..100 {
+        assert!(batches.refilled(at(200), 1, key(0, 1_000 + number)).is_some(), "{number}");
+    }
+    assert_eq!(batches.counts().unwatched, 84, "16 batches wait for it");
+}
+
+#[test]
+fn write_after_ten_seconds_refills_nothing_even_if_nothing_has_expired_yet() {
+    let mut batches = Batches::new(1);
+    batches.answered(batch(1, 0), &[key(0, 7)]);
+    assert_eq!(batches.refilled(at(10_001), 1, key(0, 7)), None);
+}
+
+#[test]
 fn million_open_misses_are_bounded_and_expire() {
     let mut batches = Batches::new(1);
     for hash in 0..1_000_000 {
@@ -113,6 +134,8 @@ struct Listed(Vec<(AnsweredBatch, Vec<MissedKey>, Instant)>);
 impl Listed {
     fn refilled(&mut self, now: Instant, client: u64, key: MissedKey) -> Option<(Duration, bool)> {
         let waits = |of: &(AnsweredBatch, Vec<MissedKey>, Instant)| of.1.contains(&key);
+        let waits =
+            |of: &(AnsweredBatch, Vec<MissedKey>, Instant)| waits(of) && now < of.0.answered + REFILL_TIMEOUT;
         let own = self.0.iter().rposition(|of| waits(of) && of.0.client == client);
         let place = own.or_else(|| self.0.iter().rposition(waits))?;
         let (batch, keys, last) = &mut self.0[place];

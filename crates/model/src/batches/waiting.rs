@@ -19,26 +19,36 @@ pub(super) struct Waiting {
     len: usize,
 }
 
+/// What became of a wait that was to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// The batch waits for the key.
+    Waits,
+    /// Too many batches wait for the key.
+    KeyFull,
+    /// Too many keys of the partition are waited for.
+    PartitionFull,
+}
+
 impl Waiting {
     pub(super) fn new(partitions: usize, each_max: usize) -> Self {
         Self { batches: BTreeMap::new(), of_partition: vec![0; partitions.max(1)], each_max, len: 0 }
     }
 
-    /// Adds the wait of a batch, whose number is at least that of all before. Returns false at a
-    /// bound.
-    pub(super) fn add(&mut self, key: MissedKey, batch: u64) -> bool {
+    /// Adds the wait of a batch, whose number is at least that of all before.
+    pub(super) fn add(&mut self, key: MissedKey, batch: u64) -> Added {
         let place = key.partition.index();
         if self.of_partition.get(place).is_none_or(|&waits| waits >= self.each_max) {
-            return false;
+            return Added::PartitionFull;
         }
         let batches = self.batches.entry(key).or_default();
         if batches.len() >= KEY_MAX {
-            return false;
+            return Added::KeyFull;
         }
         batches.push(batch);
         self.of_partition[place] += 1;
         self.len += 1;
-        true
+        Added::Waits
     }
 
     /// Returns the numbers of the batches that wait for `key`, ascending.
@@ -46,16 +56,17 @@ impl Waiting {
         self.batches.get(&key).map_or(&[], Vec::as_slice)
     }
 
-    /// Ends one wait of a batch.
-    pub(super) fn remove(&mut self, key: MissedKey, batch: u64) {
-        let Some(batches) = self.batches.get_mut(&key) else { return };
-        let Some(place) = batches.iter().position(|&number| number == batch) else { return };
+    /// Ends the wait of a batch. Returns false if it did not wait for the key.
+    pub(super) fn remove(&mut self, key: MissedKey, batch: u64) -> bool {
+        let Some(batches) = self.batches.get_mut(&key) else { return false };
+        let Some(place) = batches.iter().position(|&number| number == batch) else { return false };
         batches.remove(place);
         if batches.is_empty() {
             self.batches.remove(&key);
         }
         self.of_partition[key.partition.index()] -= 1;
         self.len -= 1;
+        true
     }
 
     pub(super) fn len(&self) -> usize {

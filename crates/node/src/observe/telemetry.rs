@@ -94,11 +94,13 @@ impl Telemetry {
         request: FinishedRequest,
     ) -> bool {
         self.told_ns.fetch_max(now.as_nanos(), Relaxed);
-        self.batches(now, at, counted, request, 1)
+        self.slos.record(now, at, counted, request);
+        let counts = self.window().record(now, at, request);
+        self.count(counts, request, 1);
+        counts
     }
 
-    /// Records `times` equal requests made of listeners' batches, like
-    /// [`request`](Self::request).
+    /// Records `times` equal requests made of listeners' batches, their latency to 1/128 of it.
     pub(crate) fn batches(
         &self,
         now: Instant,
@@ -106,15 +108,19 @@ impl Telemetry {
         counted: Counted,
         request: FinishedRequest,
         times: u64,
-    ) -> bool {
-        self.slos.record(now, at, counted, (request, times));
+    ) {
+        self.slos.record_times(now, at, counted, (request, times));
         let counts = self.window().record_times(now, at, request, times);
+        self.count(counts, request, times);
+    }
+
+    /// Counts `times` requests, if their window does.
+    fn count(&self, counts: bool, request: FinishedRequest, times: u64) {
         if counts {
             self.finished.fetch_add(times, Relaxed);
             let bound = Duration::from_nanos(self.slo_bound_ns.load(Relaxed));
             self.outcomes.count(within(request.latency_us, bound), times);
         }
-        counts
     }
 
     /// Returns true if a request was told within the window of decisions, not made of a batch.
@@ -123,9 +129,15 @@ impl Telemetry {
         told > 0 && now.since(Instant::from_nanos(told)) <= self.rbc_window
     }
 
-    /// Records that `backend`, or its cache partition, answered `keys` keys after `latency`.
+    /// Records that `backend`, or its cache partition, answered `keys` keys of the gateway after
+    /// `latency`.
     pub(crate) fn query(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
         self.keys.fetch_add(keys, Relaxed);
+        self.latency(now, backend, latency, keys);
+    }
+
+    /// Records the latency of `keys` keys, which may not be the gateway's.
+    pub(crate) fn latency(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
         if let Some(window) = self.queries.get(backend.index()) {
             lock(window).record_times(now, latency, keys);
         }

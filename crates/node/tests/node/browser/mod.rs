@@ -136,7 +136,7 @@ fn plain() -> Node {
     Node::start(Setup {
         admin: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
         // Less than the client reads.
-        cache: sherwood_cache::Options { total_bytes: 2 << 20, ..setup.cache },
+        cache: sherwood_cache::Options { total_bytes: 512 << 10, ..setup.cache },
         listeners: vec![listener],
         control: sherwood_policy::Options { delta: second, rbc_window: 5 * second, ..Default::default() },
         policy: "robinhood".to_owned(),
