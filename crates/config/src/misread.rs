@@ -31,7 +31,7 @@ impl Format {
     }
 }
 
-/// What is known about the place of an error, besides the error.
+/// The value at the place of an error, and what is accepted there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
     /// The value as it was written, for messages that do not have it.

@@ -69,7 +69,7 @@ fn origin(error: &toml::de::Error) -> Origin {
 
 /// An entry that was removed from a tree.
 struct Removed {
-    /// Its path: the table, then keys.
+    /// Path of the entry: the table, then keys.
     path: Vec<String>,
     /// The type of a value that may be long.
     kind: Option<&'static str>,

@@ -164,8 +164,8 @@ pub(crate) struct RawListener {
     /// write that fails removes the value.
     #[schemars(extend("default" = "store", "enum" = ["store", "cache"]))]
     pub(crate) write_first: Key<String>,
-    /// Databases that clients of Redis can [`SELECT`](redis.md#several-databases); more than one only
-    /// with `mode = "look-aside"`.
+    /// Databases that clients of Redis can [`SELECT`](redis.md#several-databases); more than one
+    /// only with `mode = "look-aside"`.
     #[schemars(extend("default" = 1), range(min = 1, max = 16))]
     pub(crate) databases: Key<u64>,
     /// True if the cache keeps written values of keys that it does not have.

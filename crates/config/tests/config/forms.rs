@@ -134,7 +134,7 @@ fn fault(key: &Key, value: Value, words: &str) -> Option<String> {
     }
     let name = key.path.iter().rev().find(|name| *name != "[]").expect("a name");
     let about = |line: &&String| line.contains(name.as_str());
-    // Errors about tables name the key that is unknown there, and those about keys of a rule the rule.
+    // Errors about tables name the key that is unknown there; those about a rule's key, the rule.
     let has_value = |line: &&String| {
         [words, "`wrong`", "is one table", "has an effect with"].iter().any(|words| line.contains(words))
     };

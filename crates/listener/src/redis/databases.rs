@@ -1,9 +1,6 @@
 //! The databases of a listener: key spaces that clients choose by `SELECT`.
 //!
-//! The databases share the partitions. A key of database 0 has its own name in the cache, which it
-//! shares with other listeners and the gateway. One of database *n* is stored behind a zero byte and
-//! the byte *n*, and so is a key of database 0 that begins with a zero byte itself: no key that a
-//! client writes in one database is a key of another.
+//! The databases share the partitions, in which their keys have different names (`stored_names`).
 //!
 //! Keys are renamed in a command's arguments before it is executed, behind the prefix of their
 //! route, so that no command but those below has to know of databases. A listener with one database
@@ -16,37 +13,11 @@ use sherwood_wire::resp::{Args, OwnedRequest, reply};
 use super::failure::{DATABASE_NUMBER, Failure};
 use super::many::move_between;
 use super::session::{CommandResult, Session, arg, is, number};
+use super::stored_names::{own_name, stored_name};
 use super::table::Command;
+use super::{listing, server};
+use crate::counters::Count;
 use crate::output::Output;
-
-/// First byte of the names of keys that are stored with the number of their database.
-const MARK: u8 = 0;
-
-/// Error for `SWAPDB`, which no listener executes.
-pub(super) const SWAP: Failure = Failure::text(
-    "ERR SWAPDB is refused: every key of two databases would have to be renamed at once; move keys by MOVE, or let \
-     clients SELECT the other database",
-);
-
-/// Returns the database of a key by its name in the cache, and the key's own name; none for a name
-/// that no client of a listener with databases can write.
-pub(super) fn own_name(stored: &[u8]) -> Option<(u8, &[u8])> {
-    match stored {
-        [MARK, database, name @ ..] if *database > 0 || name.first() == Some(&MARK) => {
-            Some((*database, name))
-        }
-        [MARK, ..] => None,
-        _ => Some((0, stored)),
-    }
-}
-
-/// Returns the name in the cache of a key called `name` in `database`.
-fn stored_name(name: &[u8], database: u8) -> Cow<'_, [u8]> {
-    if database == 0 && name.first() != Some(&MARK) {
-        return Cow::Borrowed(name);
-    }
-    Cow::Owned([&[MARK, database], name].concat())
-}
 
 impl Session<'_> {
     /// Returns true if the listener has several databases.
@@ -54,8 +25,8 @@ impl Session<'_> {
         self.shared.options.databases > 1
     }
 
-    /// Returns the key by which `key` of `database` is stored, behind the prefix of its route. A key
-    /// that belongs nowhere is returned unchanged, since no command finds it.
+    /// Returns the key by which `key` of `database` is stored, behind the prefix of its route. A
+    /// key that belongs nowhere is returned unchanged, since no command finds it.
     pub(super) fn placed<'k>(&self, key: &'k [u8], database: u8) -> Cow<'k, [u8]> {
         let Some((_, name)) = self.routing().find(key) else { return Cow::Borrowed(key) };
         match stored_name(name, database) {
@@ -154,21 +125,14 @@ pub(super) fn move_to(session: &mut Session<'_>, args: Args<'_>, out: &mut Outpu
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn name_of_a_key_in_the_cache_tells_its_database_and_its_own_name() {
-        for database in [0, 1, 15] {
-            for name in [&b"k"[..], b"\0", b"\0\x01k", b"\0\0\0", b"\x01k"] {
-                let stored = stored_name(name, database);
-                assert_eq!(own_name(&stored), Some((database, name)), "{stored:?}");
-            }
-        }
-        assert_eq!(stored_name(b"k", 0), &b"k"[..], "keys of other listeners keep their names");
-        for foreign in [&b"\0"[..], b"\0\0k", b"\0\0"] {
-            assert_eq!(own_name(foreign), None, "{foreign:?}");
-        }
+/// Executes the Redis command `FLUSHDB [ASYNC | SYNC]`, which is `FLUSHALL` where there is one
+/// database.
+pub(super) fn flush(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
+    if !session.has_databases() {
+        return server::flush(session, args, out);
     }
+    server::check_flush(args)?;
+    session.counters.increment(Count::CmdFlush);
+    listing::remove_all(session);
+    Ok(())
 }

@@ -1,6 +1,5 @@
 //! The Redis command `COMMAND`: descriptions of the supported commands.
 
-use sherwood_model::nearest;
 use sherwood_wire::resp::{Args, Version, reply};
 
 use super::session::{CommandResult, Session};
@@ -82,25 +81,6 @@ pub(super) fn help(_: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> Comman
     Ok(())
 }
 
-/// Returns what an error about an unknown command ends with: the command that was probably meant,
-/// and the page about the supported ones.
-pub(super) fn remedy(name: &[u8]) -> String {
-    let name = &name[..name.len().min(table::NAME_BYTES_MAX)];
-    let typed = String::from_utf8_lossy(name).to_ascii_lowercase();
-    // Similar names with another first letter are usually other commands of Redis.
-    let meant = nearest(&typed, &table::alike(name));
-    let meant = meant.map_or(String::new(), |meant| format!("did you mean '{}'? ", meant.to_uppercase()));
-    format!("({meant}commands: {})", page(env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION")))
-}
-
-/// Returns the place of the page about Redis: on the web, if the package names its repository.
-fn page(repository: &str, version: &str) -> String {
-    match repository {
-        "" => format!("docs/src/redis.md of Sherwood {version}"),
-        repository => format!("{repository}/blob/v{version}/docs/src/redis.md"),
-    }
-}
-
 /// Finds a command by its name, or a subcommand by a name of the form `command|subcommand`.
 fn named(name: &[u8]) -> Option<&'static Command> {
     match name.iter().position(|&byte| byte == b'|') {
@@ -144,20 +124,5 @@ fn documentation(out: &mut Output, version: Version, command: &Command) {
             reply::bulk(out, subcommand.name.as_bytes());
             documentation(out, version, subcommand);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn error_about_an_unknown_command_names_the_nearest_one_and_the_page_of_this_version() {
-        assert!(remedy(b"GTE").starts_with("(did you mean 'GET'? commands: "), "{}", remedy(b"GTE"));
-        for name in [&b"LPUSH"[..], b"", b"\xff", b"a name longer than sixteen"] {
-            assert!(remedy(name).starts_with("(commands: "), "{}", remedy(name));
-        }
-        assert_eq!(page("", "1.2.3"), "docs/src/redis.md of Sherwood 1.2.3");
-        assert_eq!(page("https://host/a/b", "1.2.3"), "https://host/a/b/blob/v1.2.3/docs/src/redis.md");
     }
 }

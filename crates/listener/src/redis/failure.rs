@@ -17,6 +17,11 @@ pub(super) const OVERFLOW: Failure = Failure::text("ERR increment or decrement w
 pub(super) const TOO_LONG: Failure =
     Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 pub(super) const NO_SUCH_KEY: Failure = Failure::text("ERR no such key");
+/// Error for `SWAPDB`, which no listener executes.
+pub(super) const SWAP: Failure = Failure::text(
+    "ERR SWAPDB is refused: every key of two databases would have to be renamed at once; move keys by MOVE, or let \
+     clients SELECT the other database",
+);
 /// Error for scripts and functions. Redis has no counterpart.
 pub(super) const SCRIPTS: Failure = Failure::text(
     "ERR scripts are refused, except for those of known clients' locks: the cache executes no programs of clients; what \

@@ -8,10 +8,10 @@ use sherwood_cache::Access;
 use sherwood_wire::resp::{Args, reply};
 
 use super::aside::Aside;
-use super::databases::own_name;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is, number};
+use super::stored_names::own_name;
 use crate::output::Output;
 use crate::work::CHANGE;
 

@@ -10,15 +10,15 @@
 //! | `strings`, `bits`, `lcs`, `many`, `numbers`, `expiry`, `keys`, `listing` | commands on keys |
 //! | `multi`, `transaction`, `watch`, `gathering` | transactions, and the values fetched for them |
 //! | `connection`, `server`, `describe` | commands on the connection and the server |
-//! | `databases` | key spaces chosen by `SELECT` |
+//! | `databases`, `stored_names` | key spaces chosen by `SELECT`, and the names of their keys in the cache |
 //! | `aside`, `each` | commands executed in portions |
 //! | `cost` | the work of a command and of a transaction, known before it is done |
 //! | `clients`, `calls` | registry of connected clients, and counts of their commands |
 //! | `decimal`, `glob` | Redis's decimal arithmetic and patterns |
 //!
-//! Values are strings, and there is one database, or several of one partition. A listener is look-aside or read-through, like a
-//! memcached one; `GET` and `MGET` read through. A command that is not in the table gets Redis's
-//! error for unknown commands: lists are not supported.
+//! Values are strings, and there is one database, or several. A listener is look-aside or
+//! read-through, like a memcached one; `GET` and `MGET` read through. A command that is not in the
+//! table gets Redis's error for unknown commands: lists are not supported.
 
 mod aside;
 mod bits;
@@ -47,6 +47,7 @@ mod numbers;
 mod scripts;
 mod server;
 mod session;
+mod stored_names;
 mod strings;
 mod table;
 mod through;

@@ -7,7 +7,6 @@ use sherwood_wire::resp::{Args, reply};
 use super::VERSION;
 use super::failure::{Failure, SYNTAX};
 use super::glob;
-use super::listing;
 use super::session::{CommandResult, Session, arg, command_name, is};
 use super::words;
 use crate::clock::CpuTimes;
@@ -30,19 +29,8 @@ pub(super) fn flush_work(session: &Session<'_>) -> u64 {
     FLUSH * session.routing().partitions().len() as u64
 }
 
-/// Executes the Redis command `FLUSHDB [ASYNC | SYNC]`, which is `FLUSHALL` where there is one
-/// database.
-pub(super) fn flush_database(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    if !session.has_databases() {
-        return flush(session, args, out);
-    }
-    check_flush(args)?;
-    session.counters.increment(Count::CmdFlush);
-    listing::remove_all(session);
-    Ok(())
-}
-
-fn check_flush(args: Args<'_>) -> CommandResult {
+/// Checks the arguments of a flush.
+pub(super) fn check_flush(args: Args<'_>) -> CommandResult {
     match (args.get(1), args.len()) {
         (None, _) => Ok(()),
         (Some(word), 2) if is(word, "async") || is(word, "sync") => Ok(()),

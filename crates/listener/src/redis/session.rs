@@ -17,9 +17,7 @@ use super::Hub;
 use super::aside::Aside;
 use super::calls::ThreadCalls;
 use super::clients::{Card, View};
-use super::databases::SWAP;
-use super::describe;
-use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, TOO_LONG, WRONG_PASSWORD, quoted};
+use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, SWAP, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
 use super::unlocked::Unlocked;
@@ -259,7 +257,7 @@ impl Session<'_> {
     fn unknown(&self, args: Args<'_>) -> Failure {
         let mut failure = unknown(args);
         if !self.is_outside() && failure.0.starts_with(UNKNOWN.as_bytes()) {
-            failure.0.to_mut().extend_from_slice(describe::remedy(arg(args, 0)).as_bytes());
+            failure.0.to_mut().extend_from_slice(table::remedy(arg(args, 0)).as_bytes());
         }
         failure
     }

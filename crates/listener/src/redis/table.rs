@@ -4,6 +4,7 @@ mod commands;
 mod rows;
 
 use crate::output::Output;
+use sherwood_model::nearest;
 use sherwood_wire::resp::Args;
 
 use super::calls::COMMANDS_MAX;
@@ -131,8 +132,27 @@ pub(super) fn position(name: &[u8]) -> Option<usize> {
     Some(start + at)
 }
 
+/// Returns what an error about an unknown command ends with: the command that was probably meant,
+/// and the page about the supported ones.
+pub(super) fn remedy(name: &[u8]) -> String {
+    let name = &name[..name.len().min(NAME_BYTES_MAX)];
+    let typed = String::from_utf8_lossy(name).to_ascii_lowercase();
+    // Similar names with another first letter are usually other commands of Redis.
+    let meant = nearest(&typed, &alike(name));
+    let meant = meant.map_or(String::new(), |meant| format!("did you mean '{}'? ", meant.to_uppercase()));
+    format!("({meant}commands: {})", page(env!("CARGO_PKG_REPOSITORY"), env!("CARGO_PKG_VERSION")))
+}
+
+/// Returns the place of the page about Redis: on the web, if the package names its repository.
+fn page(repository: &str, version: &str) -> String {
+    match repository {
+        "" => format!("docs/src/redis.md of Sherwood {version}"),
+        repository => format!("{repository}/blob/v{version}/docs/src/redis.md"),
+    }
+}
+
 /// Returns the names of the commands that begin with the same letter as `name`.
-pub(super) fn alike(name: &[u8]) -> Vec<&'static str> {
+fn alike(name: &[u8]) -> Vec<&'static str> {
     let letter = name.first().map_or(0, |&byte| usize::from(lower(byte).wrapping_sub(b'a')));
     let (start, end) = LETTERS.get(letter).copied().unwrap_or_default();
     COMMANDS[start..end].iter().map(|command| command.name).collect()
@@ -152,7 +172,7 @@ fn container(_: &mut Session<'_>, args: Args<'_>, _: &mut Output) -> CommandResu
 const _: () = assert!(COMMANDS.len() <= COMMANDS_MAX, "each command has a count of its calls");
 
 /// Maximum length of a command's name, in bytes.
-pub(super) const NAME_BYTES_MAX: usize = 16;
+const NAME_BYTES_MAX: usize = 16;
 
 /// Names of the commands packed into numbers, in ascending order.
 static PACKED: [u128; COMMANDS.len()] = {
@@ -230,5 +250,15 @@ mod tests {
     fn acl_categories_of_a_command_follow_from_its_flags_and_group() {
         let get = find(b"get").map(Command::categories);
         assert_eq!(get, Some(vec!["@read", "@fast", "@string"]));
+    }
+
+    #[test]
+    fn error_about_an_unknown_command_names_the_nearest_one_and_the_page_of_this_version() {
+        assert!(remedy(b"GTE").starts_with("(did you mean 'GET'? commands: "), "{}", remedy(b"GTE"));
+        for name in [&b"LPUSH"[..], b"", b"\xff", b"a name longer than sixteen"] {
+            assert!(remedy(name).starts_with("(commands: "), "{}", remedy(name));
+        }
+        assert_eq!(page("", "1.2.3"), "docs/src/redis.md of Sherwood 1.2.3");
+        assert_eq!(page("https://host/a/b", "1.2.3"), "https://host/a/b/blob/v1.2.3/docs/src/redis.md");
     }
 }

@@ -174,8 +174,8 @@ pub(crate) async fn limit(
     Ok(Json(view))
 }
 
-/// Returns the store's limit that a request's JSON body sets. The number of limits is checked first:
-/// an error of the enum's reader says nothing about it.
+/// Returns the store's limit that a request's JSON body sets. The number of limits is checked
+/// first: an error of the enum's reader says nothing about it.
 fn one_limit(body: Map<String, Value>) -> Result<Limit, Problem> {
     if body.len() != 1 {
         let named = body.len();

@@ -53,7 +53,7 @@ pub(in super::super) static COMMANDS: [Command; 71] = [
         expiry::expiretime,
     ),
     server("flushall", -1, WRITE, "1.0.0", "Remove all keys.", server::flush),
-    server("flushdb", -1, WRITE, "1.0.0", "Remove all keys of the database.", server::flush_database),
+    server("flushdb", -1, WRITE, "1.0.0", "Remove all keys of the database.", databases::flush),
     string("get", 2, READ_FAST, KEY, "1.0.0", "Read a value.", strings::get),
     bitmap("getbit", 3, READ_FAST, "2.2.0", "Read a bit of a value.", bits::getbit),
     string("getdel", 2, WRITE_FAST, KEY, "6.2.0", "Read a value and remove its key.", strings::getdel),
