@@ -8,14 +8,14 @@ use crate::exit::Failure;
 #[command(after_help = "Examples:
   sherwood ready
   sherwood ready --url http://127.0.0.1:9090
+  sherwood ready --url https://cache-1:8443 --ca ca.pem
 
-Exit status: 0 if the node answers /readyz and is not stopping, 1 otherwise. With TLS, ask
-https://…/readyz by another client; it needs no token.")]
+Exit status: 0 if the node answers /readyz and is not stopping, 1 otherwise. It needs no token.")]
 pub(crate) struct Args {
     #[command(flatten)]
     node: AdminNode,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    args.node.is_ready()
+    args.node.client()?.is_ready()
 }

@@ -56,9 +56,10 @@ struct WhatIf {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { node, json, command } = args;
-    let answer = match command {
-        None => node.get("/v1/tenants")?,
-        Some(Command::WhatIf(asked)) => node.post("/v1/tenants/what-if", &asked.body()?)?,
+    let client = node.client()?;
+    let answer: Value = match command {
+        None => client.get("/v1/tenants")?,
+        Some(Command::WhatIf(asked)) => client.post("/v1/tenants/what-if", &asked.body()?)?,
     };
     if *json {
         return out::print(&format!("{answer:#}\n"));

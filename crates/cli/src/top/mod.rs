@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::admin::AdminNode;
+use crate::admin::{AdminClient, AdminNode};
 use crate::exit::Failure;
 use crate::terminal::Terminal;
 use crate::{duration, interrupt, out};
@@ -34,6 +34,7 @@ const TEXT_COLUMNS: u16 = 100;
 #[command(after_help = "Examples:
   sherwood top                                    the node on this machine
   sherwood top --url http://cache-1:8080          another one
+  sherwood top --url https://cache-1:8443 --ca ca.pem --token-file token
   sherwood top --once                             one look, as text
 
 Keys: q quits, ? shows the others.")]
@@ -54,9 +55,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { node, interval, once } = args;
-    let node = node.clone().within(ANSWER_MAX);
+    let client = node.client_within(ANSWER_MAX)?;
     // A wrong flag or an absent node is better said where the shell still shows it.
-    let first = Seen::ask(&node, 0)?;
+    let first = Seen::ask(&client, 0)?;
     let mut state = State::new(node.url().to_owned());
     state.update(Ok(first), Duration::ZERO);
     if *once {
@@ -68,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ));
     }
     let stop = interrupt::stop_flag()?;
-    let (asked, answers) = ask_again_and_again(node, *interval);
+    let (asked, answers) = ask_again_and_again(client, *interval);
     let mut terminal = Terminal::start().map_err(on_terminal)?;
     while !stop.load(Relaxed) {
         if step(&mut terminal, &mut state, &asked, &answers)? == Wish::Quit {
@@ -83,7 +84,7 @@ type Answer = (Result<Seen, String>, Duration);
 
 /// Starts a thread that asks the node at an interval. Nothing is asked while the last value sent is
 /// false; the thread ends with the sender.
-fn ask_again_and_again(node: AdminNode, interval: Duration) -> (Sender<bool>, Receiver<Answer>) {
+fn ask_again_and_again(node: AdminClient, interval: Duration) -> (Sender<bool>, Receiver<Answer>) {
     let (sender, receiver) = channel();
     let (wanted, wishes) = channel();
     let ask = move || {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use crate::admin::AdminNode;
+use crate::admin::AdminClient;
 use crate::exit::Failure;
 
 /// Seconds of history that are asked for: as many as a wide screen has columns.
@@ -109,13 +108,13 @@ impl Seen {
     ///
     /// # Errors
     /// If the node does not answer, or not as a node of this version.
-    pub(super) fn ask(node: &AdminNode, now_ms: u64) -> Result<Self, Failure> {
+    pub(super) fn ask(node: &AdminClient, now_ms: u64) -> Result<Self, Failure> {
         let after_ms = now_ms.saturating_sub(HISTORY_S * 1000);
         Ok(Self {
-            history: read(node, &format!("/v1/history?step_s=1&after_ms={after_ms}"))?,
-            partitions: read(node, "/v1/partitions")?,
-            slo: read(node, "/v1/slo")?,
-            control: read(node, "/v1/control")?,
+            history: node.get(&format!("/v1/history?step_s=1&after_ms={after_ms}"))?,
+            partitions: node.get("/v1/partitions")?,
+            slo: node.get("/v1/slo")?,
+            control: node.get("/v1/control")?,
         })
     }
 
@@ -123,12 +122,6 @@ impl Seen {
     pub(super) fn uptime(&self) -> Duration {
         Duration::from_millis(self.history.now_ms.saturating_sub(self.history.started_ms))
     }
-}
-
-fn read<T: for<'a> Deserialize<'a>>(node: &AdminNode, path: &str) -> Result<T, Failure> {
-    let answer: Value = node.get(path)?;
-    serde_json::from_value(answer)
-        .map_err(|error| Failure::failed(format!("reading {path}: {error}; the node is of another version")))
 }
 
 /// Returns the latest value of a column.

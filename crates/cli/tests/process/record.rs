@@ -119,10 +119,10 @@ fn recording_of_a_missing_node_fails_and_names_it() {
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.starts_with(&format!("sherwood: asking http://{nobody}/v1/recording?for_s=121: ")),
+        text.starts_with(&format!("sherwood: asking http://{nobody}: {nobody} cannot be reached (")),
         "{text}"
     );
-    assert!(text.ends_with("is a node's admin API there? give its address with --node\n"), "{text}");
+    assert!(text.ends_with("start a node there, or give its --node\n"), "{text}");
     let output = sherwood(&["sim", "record", "--for", "10ms", "never.json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }

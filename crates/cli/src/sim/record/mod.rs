@@ -1,6 +1,5 @@
 //! `sherwood sim record`: creation of a scenario from a running node.
 
-mod admin;
 mod describe;
 mod observed;
 
@@ -11,10 +10,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use sherwood_workload::onerf::Model;
 
+use crate::admin::Access;
 use crate::exit::Failure;
-use crate::token::TokenFile;
 use crate::{duration, interrupt, out};
-use admin::Admin;
 use describe::{Described, describe};
 use observed::Observed;
 
@@ -42,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = watch_time)]
     time: Duration,
     #[command(flatten)]
-    token: TokenFile,
+    access: Access,
 }
 
 /// Interval between checks for an interrupt.
@@ -54,12 +52,7 @@ fn watch_time(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let stop = interrupt::stop_flag()?;
-    if args.node.starts_with("https://") {
-        let message = "--node: TLS is not spoken here; run this beside the node and give the http:// address of a node without TLS, or \
-                       end TLS before it (socat, stunnel)";
-        return Err(Failure::usage(message));
-    }
-    let admin = Admin::at(&args.node, args.token.read()?.as_deref());
+    let admin = args.access.client("--node", &args.node)?;
     let Some(observed) = Observed::watch(&admin, args.time, || wait(args.time, &stop))? else {
         return Err(Failure::interrupted("stopped before the time was over: nothing was written"));
     };

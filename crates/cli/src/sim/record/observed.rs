@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::admin::Admin;
+use crate::admin::AdminClient;
 use crate::exit::Failure;
 
 /// Data of a node over the observation period.
@@ -91,19 +91,19 @@ impl Observed {
     /// Observes a node until `wait` returns, after `time`; returns none when `wait` returns false.
     /// If this process dies, the node's recording ends by itself.
     pub(super) fn watch(
-        admin: &Admin,
+        admin: &AdminClient,
         time: Duration,
         wait: impl FnOnce() -> bool,
     ) -> Result<Option<Self>, Failure> {
-        admin.ask("POST", &format!("/v1/recording?for_s={}", (time + ASKING_TIME).as_secs()))?;
+        admin.ask("POST", &format!("/v1/recording?for_s={}", (time + ASKING_TIME).as_secs()), "")?;
         let observed = Self::look(admin, wait);
         // The node's recording is ended in every case.
-        let ended = admin.ask("DELETE", "/v1/recording");
+        let ended = admin.ask("DELETE", "/v1/recording", "");
         let observed = observed?;
         ended.map(|_| observed)
     }
 
-    fn look(admin: &Admin, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
+    fn look(admin: &AdminClient, wait: impl FnOnce() -> bool) -> Result<Option<Self>, Failure> {
         let before = admin.get("/v1/partitions")?;
         if !wait() {
             return Ok(None);
@@ -130,6 +130,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::admin::Access;
     use crate::sim::record::describe::describe;
 
     /// Serves as a node at which a request for four keys begins before each question to the admin
@@ -142,7 +143,7 @@ mod tests {
             let mut head = BufReader::new(&stream).lines().map_while(Result::ok);
             let line = head.next().expect("a request");
             head.find(String::is_empty).expect("the end of its head");
-            let question = line.trim_end_matches(" HTTP/1.0").to_owned();
+            let question = line.trim_end_matches(" HTTP/1.1").to_owned();
             begun += 1;
             let answer = match question.split('?').next().expect("one part") {
                 "POST /v1/recording" => {
@@ -162,7 +163,9 @@ mod tests {
                 "GET /v1/slo" => json!({"percentile": 99.0, "bound_ms": 150.0, "window_s": 60.0}),
                 _ => Value::Null,
             };
-            write!(stream, "HTTP/1.0 200 OK\r\n\r\n{answer}").expect("an answer");
+            let answer = answer.to_string();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close", answer.len());
+            write!(stream, "{head}\r\n\r\n{answer}").expect("an answer");
             let over = question.starts_with("DELETE");
             asked.push(question);
             if over {
@@ -177,7 +180,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let node = std::thread::spawn(move || node_of_requests_under_way(&listener));
-        let observed = Observed::watch(&Admin::at(&address, None), Duration::from_secs(1), || true);
+        let admin = Access::default().client("--node", &address).expect("it is an address");
+        let observed = Observed::watch(&admin, Duration::from_secs(1), || true);
         let asked = node.join().expect("it was told that the recording is over");
         assert_eq!(asked.first().map(String::as_str), Some("POST /v1/recording?for_s=121"));
         let observed = observed.expect("answers").expect("nobody stopped it");
