@@ -13,6 +13,10 @@ DASHBOARD := target/dashboard
 CLIENTS := target/clients
 # The program that builds the book, without its server.
 MDBOOK := target/tools/bin/mdbook
+# The program that checks dependencies, and the database of advisories it reads, in the folder that it
+# derives from the database's URL.
+CARGO_DENY := target/tools/bin/cargo-deny
+ADVISORIES := target/advisories/advisory-db-3157b0e258782691
 # The target of a static program.
 MUSL := $(shell uname -m)-unknown-linux-musl
 # The tool that builds fuzz targets; each version supports nightly compilers from its release date on.
@@ -21,7 +25,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-ycsb proto fmt lint docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-ycsb proto fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,10 +44,11 @@ dist: need-dist ## packages in target/dist: Debian's, a static program, debug sy
 	scripts/dist/static.sh target/$(MUSL)/packaged/sherwood target/dist
 	tar -czf target/dist/sherwood-chart.tgz -C deploy/helm --exclude=ci sherwood
 
-test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(CLIENTS)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, tests, schedules
+test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(CLIENTS)/ready $(MDBOOK) ## the whole suite: format, lints, documentation, dependencies, tests, schedules
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(MAKE) deny
 	$(MDBOOK) build docs
 	$(CARGO) test --workspace --locked
 	$(MAKE) loom
@@ -91,6 +96,12 @@ lint: need-build ## clippy with warnings denied, and the house rules
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --locked -p sherwood-tidy
 
+deny: need-test $(CARGO_DENY) ## advisories, licences, versions and sources of the dependencies, by deny.toml
+	scripts/advisories/advisories.py lay $(ADVISORIES)
+	@# Downloads crates of other platforms, which are checked, too; the check itself fetches nothing.
+	$(CARGO) metadata --locked --all-features --format-version 1 > /dev/null
+	$(CARGO_DENY) --locked --offline check
+
 docs: need-build $(MDBOOK) ## the book (docs/book) and the crates' documentation (target/doc)
 	$(MDBOOK) build docs
 	$(CARGO) doc --workspace --no-deps --locked
@@ -120,6 +131,11 @@ need-elsewhere:
 $(MDBOOK): | need-build
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook --version 0.5.4 --no-default-features --features search --debug \
 		--locked --root target/tools --target-dir target/tools/build
+
+# Some 200 crates, built in minutes, once; not optimised, as it runs for seconds. It has no optional features.
+$(CARGO_DENY): | need-build
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-deny --version 0.20.2 --debug --locked \
+		--root target/tools --target-dir target/tools/build
 
 $(CARGO_FUZZ): | need-fuzz
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
