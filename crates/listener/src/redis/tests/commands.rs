@@ -510,7 +510,7 @@ fn command_and_info_describe_commands_and_the_server() {
     listener.check(
         &mut client,
         &[
-            ("COMMAND COUNT", ":70"),
+            ("COMMAND COUNT", ":71"),
             (
                 "COMMAND INFO get none",
                 "*2 *10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@fast +@string *0 *0 *0 $-1",

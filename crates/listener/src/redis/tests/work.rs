@@ -129,6 +129,8 @@ const CHEAP: &[&str] = &[
     "hello",
     "incr",
     "incrby",
+    // Refused here; between databases it checks its work as RENAME does.
+    "move",
     "multi",
     "object|encoding",
     "object|freq",
