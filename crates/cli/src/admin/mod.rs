@@ -30,7 +30,7 @@ pub(crate) struct AdminNode {
 pub(crate) struct Access {
     #[command(flatten)]
     token_file: TokenFile,
-    /// Trust the authorities in this PEM file for https, instead of the system's
+    /// Trust the authorities in this PEM file for https, not the system's
     #[arg(long, value_name = "FILE", global = true)]
     ca: Option<PathBuf>,
 }
