@@ -192,7 +192,10 @@ pub(crate) fn run(args: &LoadArgs) -> Result<(), Failure> {
     let mut plan = plan(args).map_err(Failure::Usage)?;
     if let LoadPlan::Http(options, workload) = &mut plan {
         options.bearer = args.token.read()?.and_then(|token| http::Bearer::new(&token));
-        keys::suit(args, options, workload).map_err(failure)?;
+        let asked_for = args.key_size.is_some() || args.key_args.given().iter().any(|(_, given)| *given);
+        if !asked_for {
+            keys::suit(options, workload).map_err(failure)?;
+        }
     }
     let examples = examples(&plan);
     let control = Arc::new(Control::default());
@@ -303,7 +306,7 @@ fn plan_for_gateway(args: &LoadArgs) -> Result<LoadPlan, String> {
         ("--pipeline", args.pipeline.is_some()),
         ("--look-aside", args.look_aside),
         ("--prefixes", !args.prefixes.is_empty()),
-        ("--password-file", security::has_password(args)),
+        ("--password-file", args.security.has_password()),
     ];
     refuse_given(&pipelined, CACHES_ONLY)?;
     Ok(LoadPlan::Http(http_options(args)?, http_workload(args)?))
@@ -338,8 +341,8 @@ fn cache_options(args: &LoadArgs, protocol: cache::Protocol) -> Result<cache::Op
         operations_max: args.ops,
         look_aside: args.look_aside,
         deadline: args.deadline_ms,
-        tls: security::tls(args)?,
-        login: security::login(args)?,
+        tls: args.security.tls(&args.target)?,
+        login: args.security.login()?,
         seed: args.seed,
     })
 }
@@ -386,7 +389,7 @@ fn key_value_options(args: &LoadArgs) -> Result<KeyValueOptions, String> {
         zipf: args.zipf.unwrap_or(usual.zipf),
         get_ratio: args.get_ratio.unwrap_or(usual.get_ratio),
     };
-    keys::named(args, options)
+    args.key_args.named(options)
 }
 
 fn http_options(args: &LoadArgs) -> Result<http::Options, String> {
@@ -400,7 +403,7 @@ fn http_options(args: &LoadArgs) -> Result<http::Options, String> {
         outstanding_max: args.connections.unwrap_or(outstanding_max),
         values: args.values,
         deadline: args.deadline_ms,
-        tls: security::tls(args)?,
+        tls: args.security.tls(&args.target)?,
         seed: args.seed,
         ..usual
     })

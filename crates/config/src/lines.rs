@@ -67,10 +67,10 @@ impl Config {
         }
     }
 
-    /// Returns the line of `check-config` about the most memory that clients can use in addition: `buffers:
-    /// at most 3.5GiB more if every client uses all it may: 256.0MiB for requests, answers and
-    /// fetched values, 3.1GiB for 1024 memcached connections, 128.0MiB for 1024 HTTP connections;
-    /// less with a lower max_connections, max_item_size or buffers`.
+    /// Returns the line of `check-config` about the most memory that clients can use in addition:
+    /// `buffers: at most 3.5GiB more if every client uses all it may: 256.0MiB for requests,
+    /// answers and fetched values, 3.1GiB for 1024 memcached connections, 128.0MiB for 1024 HTTP
+    /// connections; less with a lower max_connections, max_item_size or buffers`.
     #[must_use]
     pub fn buffers_line(&self) -> String {
         let parts: Vec<(u64, String)> = std::iter::once(self.shared_buffers())

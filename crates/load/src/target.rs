@@ -10,7 +10,7 @@ use crate::cache::Protocol;
 /// A target, as in `--target`: `SCHEME://host:port`, for Redis with an optional `/0` after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What answers at the address.
+    /// The server at the address.
     pub kind: TargetKind,
     /// True if connections speak TLS.
     pub tls: bool,

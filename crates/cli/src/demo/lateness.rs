@@ -1,10 +1,10 @@
 //! Decides from the lateness of requests whether a run goes on.
 //!
 //! On a busy machine requests are sent after their intended starts, and the run's figures are then
-//! those of the machine. [`LatenessWatch`] reads, about once a second, how many requests were sent late.
-//! During the warm-up of the first run it may lower the share of the load; afterwards the share is
-//! fixed, so that all policies receive the same requests, and a run that can no longer be valid
-//! ends. The watch is a pure function of what it is told.
+//! those of the machine. [`LatenessWatch`] reads, about once a second, how many requests were sent
+//! late. During the warm-up of the first run it may lower the share of the load; afterwards the
+//! share is fixed, so that all policies receive the same requests, and a run that can no longer be
+//! valid ends. The watch is a pure function of what it is told.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

@@ -37,8 +37,8 @@ pub(super) struct PolicyRun<'a> {
     pub(super) admin: SocketAddr,
     pub(super) seed: u64,
     pub(super) show: bool,
-    /// Time since the demo began to try shares of the load; none once a run was measured, since then
-    /// all policies receive the same load.
+    /// Time since the demo began to try shares of the load; none once a run was measured, since
+    /// then all policies receive the same load.
     pub(super) tried_for: Option<Duration>,
     pub(super) stop: &'a Arc<AtomicBool>,
 }

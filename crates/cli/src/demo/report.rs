@@ -83,7 +83,7 @@ impl Report {
     pub(crate) fn words(&self) -> String {
         let measured = self.runs.iter().any(|run| run.requests > 0);
         let paragraphs = (self.runs.iter().filter_map(|run| self.disclaimer(run)))
-            .chain(self.share())
+            .chain(measured.then(|| self.share()).flatten())
             .chain(measured.then(|| self.story()))
             .chain(self.runs.iter().map(Run::words))
             .chain(self.comparison())

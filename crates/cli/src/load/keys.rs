@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use sherwood_load::{LoadError, Report, TargetKind, http};
 use sherwood_workload::{KeyNames, KeyValue, KeyValueOptions};
 
-use super::LoadArgs;
-
 /// Texts of the keys of a key space.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct KeyArgs {
@@ -24,20 +22,20 @@ impl KeyArgs {
     pub(super) fn given(&self) -> [(&'static str, bool); 2] {
         [("--keys-from", self.keys_from.is_some()), ("--key-format", self.key_format.is_some())]
     }
-}
 
-/// Returns the key space with the keys that were asked for.
-pub(super) fn named(args: &LoadArgs, options: KeyValueOptions) -> Result<KeyValueOptions, String> {
-    let KeyArgs { keys_from, key_format } = &args.key_args;
-    if let Some(file) = keys_from {
-        let texts = read(file)?;
-        return Ok(KeyValueOptions { keys: texts.len() as u64, names: KeyNames::listed(texts), ..options });
+    /// Returns the key space with the keys that were asked for.
+    pub(super) fn named(&self, options: KeyValueOptions) -> Result<KeyValueOptions, String> {
+        if let Some(file) = &self.keys_from {
+            let texts = read(file)?;
+            let keys = texts.len() as u64;
+            return Ok(KeyValueOptions { keys, names: KeyNames::listed(texts), ..options });
+        }
+        let names = match &self.key_format {
+            Some(format) => KeyNames::numbered(format).map_err(|error| format!("--key-format: {error}"))?,
+            None => KeyNames::Padded,
+        };
+        Ok(KeyValueOptions { names, ..options })
     }
-    let names = match key_format {
-        Some(format) => KeyNames::numbered(format).map_err(|error| format!("--key-format: {error}"))?,
-        None => KeyNames::Padded,
-    };
-    Ok(KeyValueOptions { names, ..options })
 }
 
 fn read(file: &Path) -> Result<Vec<String>, String> {
@@ -52,15 +50,10 @@ fn read(file: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Selects numbers as keys when the gateway's backend has some of the first ones and none of the
-/// default keys, as a table with an integer key does. Keys that were asked for are kept.
-pub(super) fn suit(
-    args: &LoadArgs,
-    options: &http::Options,
-    workload: &mut http::Workload,
-) -> Result<(), LoadError> {
+/// default keys, as a table with an integer key does.
+pub(super) fn suit(options: &http::Options, workload: &mut http::Workload) -> Result<(), LoadError> {
     let http::Workload::KeySpace { backend, options: key_space, seed, .. } = workload else { return Ok(()) };
-    let asked_for = args.key_size.is_some() || args.key_args.given().iter().any(|(_, given)| *given);
-    if asked_for || http::found(options, backend, first(key_space, *seed)?)? > 0 {
+    if http::found(options, backend, first(key_space, *seed)?)? > 0 {
         return Ok(());
     }
     let numbers = KeyValueOptions { names: KeyNames::integers(), ..key_space.clone() };

@@ -2,13 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use sherwood_load::Tls;
 use sherwood_load::cache::Login;
+use sherwood_load::{Target, Tls};
 use sherwood_store::{ClientTls, TlsOptions};
 
-use super::LoadArgs;
-
-/// How connections to the target are secured.
+/// Options of TLS and of logins.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Security {
     /// Trust the certificate authorities in this PEM file, of a target with TLS [default: those of
@@ -24,42 +22,47 @@ pub(super) struct Security {
     user: Option<String>,
 }
 
-/// Makes the TLS of a target that speaks it.
-pub(super) fn tls(args: &LoadArgs) -> Result<Option<Tls>, String> {
-    let (target, ca) = (&args.target, &args.security.ca);
-    if !target.tls {
-        let given = [("--ca", ca.is_some())];
-        super::refuse_given(&given, "a memcacheds://, rediss:// or https:// target only")?;
-        return Ok(None);
+impl Security {
+    /// Makes the TLS of a target that speaks it.
+    pub(super) fn tls(&self, target: &Target) -> Result<Option<Tls>, String> {
+        if !target.tls {
+            return match self.ca {
+                Some(_) => {
+                    Err("--ca applies to a memcacheds://, rediss:// or https:// target only; leave it out"
+                        .to_owned())
+                }
+                None => Ok(None),
+            };
+        }
+        let options = TlsOptions { ca: self.ca.clone(), ..TlsOptions::default() };
+        let config = ClientTls::open(&options, &[])
+            .map_err(|error| format!("TLS to {target}: {error}; name a PEM file with --ca"))?
+            .current();
+        let tls = Tls::new(config, target.host()).ok_or_else(|| {
+            format!("TLS to {target}: {:?} is neither a host's name nor an address", target.host())
+        })?;
+        Ok(Some(tls))
     }
-    let options = TlsOptions { ca: ca.clone(), ..TlsOptions::default() };
-    let config = ClientTls::open(&options, &[])
-        .map_err(|error| format!("TLS to {target}: {error}; name a PEM file with --ca"))?
-        .current();
-    let tls = Tls::new(config, target.host()).ok_or_else(|| {
-        format!("TLS to {target}: {:?} is neither a host's name nor an address", target.host())
-    })?;
-    Ok(Some(tls))
-}
 
-/// Returns the login of every connection to a cache.
-pub(super) fn login(args: &LoadArgs) -> Result<Option<Login>, String> {
-    let Security { password_file, user, .. } = &args.security;
-    let Some(file) = password_file else { return Ok(None) };
-    let logins = logins("--password-file", file)?;
-    let login = match user {
-        Some(user) => logins.into_iter().find(|login| login.user == *user),
-        None => logins.into_iter().next(),
-    };
-    let missing = user.as_deref().unwrap_or("USER");
-    login
-        .map(Some)
-        .ok_or_else(|| format!("--password-file {} has no line {missing}:PASSWORD; add one", file.display()))
-}
+    /// Returns the login of every connection to a cache.
+    pub(super) fn login(&self) -> Result<Option<Login>, String> {
+        let Self { password_file, user, .. } = self;
+        let Some(file) = password_file else { return Ok(None) };
+        let logins = logins("--password-file", file)?;
+        let login = match user {
+            Some(user) => logins.into_iter().find(|login| login.user == *user),
+            None => logins.into_iter().next(),
+        };
+        let missing = user.as_deref().unwrap_or("USER");
+        login.map(Some).ok_or_else(|| {
+            format!("--password-file {} has no line {missing}:PASSWORD; add one", file.display())
+        })
+    }
 
-/// Returns true when a file of passwords is given.
-pub(super) fn has_password(args: &LoadArgs) -> bool {
-    args.security.password_file.is_some()
+    /// Returns true when a file of passwords is given.
+    pub(super) fn has_password(&self) -> bool {
+        self.password_file.is_some()
+    }
 }
 
 /// Reads the lines `user:password` of the file that `flag` names.

@@ -39,7 +39,7 @@ impl TenantsPlan {
             None => Vec::new(),
         };
         let (interval, seed) = (args.interval.unwrap_or(INTERVAL), args.seed);
-        let (tls, address) = (security::tls(args)?, args.target.address.clone());
+        let (tls, address) = (args.security.tls(&args.target)?, args.target.address.clone());
         let options = Options { protocol, address, tls, logins, interval, seed };
         Ok(Self { options, scenario: Box::new(scenario) })
     }

@@ -133,7 +133,7 @@ fn node_with(config: &str) -> (Server, TempDir) {
     for (name, text) in [
         ("cert.pem", certified.cert.pem()),
         ("key.pem", certified.signing_key.serialize_pem()),
-        ("users", "ann:first password\nbob:second\n".to_owned()),
+        ("users", "ann:first password\nbob:second password\n".to_owned()),
         ("tokens", "a-token-that-is-long-enough-for-a-node\n".to_owned()),
         ("sherwood.toml", config.replace("HERE", here.to_str().unwrap())),
     ] {

@@ -336,7 +336,10 @@ mod meaning {
         assert_eq!(line("batches"), "requests: from batches of listeners' clients");
         assert_eq!(line("auto"), line("batches"));
         let otlp = format!("{off}\n[otlp]\nbind = \"127.0.0.1:2\"");
-        assert_eq!(config(&otlp).requests_line(), "requests: from traces");
+        assert_eq!(
+            config(&otlp).requests_line(),
+            "requests: from traces; commands of listeners are not counted"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One request before a run, which shows whether a backend has keys of a form.
+//! A request before a run that shows whether a backend has keys of a form.
 
 use super::Options;
 use super::client::{Answer, Client, Status};
