@@ -39,7 +39,7 @@ use crate::{duration, interrupt, out};
   sherwood load --target redis://127.0.0.1:6379 --batch 20                     MGETs of 20 keys
   sherwood load --target redis://127.0.0.1:6379 --value-size lognormal:1100,1.8,900KiB
   sherwood load --target http://127.0.0.1:8080 --backend catalog --batch 50 --rate 500
-  sherwood load --target http://127.0.0.1:8080 --backend users --key-format 'user:{n}' --keys 5000
+  sherwood load --target http://127.0.0.1:8080 --backend users --keys-from users.txt
   sherwood load --target rediss://cache:6380 --ca ca.pem --password-file users
   sherwood load --target http://127.0.0.1:8080 --mix onerf --rate 100 --duration 5m
   sherwood load --target redis://127.0.0.1:6379 --scenario tenants.json --passwords users

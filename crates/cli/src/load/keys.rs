@@ -11,9 +11,11 @@ pub(super) struct KeyArgs {
     /// Ask for the keys in this file, one a line, the most popular first
     #[arg(long, value_name = "FILE", conflicts_with_all = ["keys", "key_size", "key_format", "trace", "mix", "scenario"])]
     keys_from: Option<PathBuf>,
-    /// Text of a key, {n} being its number from 1: 'user:{n}' [default: k and the number, padded to
-    /// --key-size; numbers alone for a --backend that has such keys and no others]
-    #[arg(long, value_name = "TEXT", conflicts_with_all = ["key_size", "trace", "mix", "scenario"])]
+    // In a help text, clap takes the place of the number for a line end.
+    /// Ask for keys of this form, with their numbers from 1 in place of the n in braces [default: k
+    /// and the number, padded to --key-size; numbers alone for a --backend that has such keys and
+    /// none of the others]
+    #[arg(long, value_name = "user:{n}", conflicts_with_all = ["key_size", "trace", "mix", "scenario"])]
     key_format: Option<String>,
 }
 
