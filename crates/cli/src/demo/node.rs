@@ -52,9 +52,11 @@ impl Backends {
         Self { stores, limits: scenario.limits(Walk::Given) }
     }
 
-    /// Sets every backend's limit to that of the scenario's `minute`.
+    /// Sets every backend's limit to that of the scenario's `minute`, which is negative while the
+    /// cache warms up.
     pub(crate) fn set_minute(&self, minute: f64) {
         for (index, store) in self.stores.iter().enumerate() {
+            store.stand_in(minute >= 0.0);
             let slowdown = 1.0 / self.limits.limit(BackendId::from_index(index), minute);
             store.set_capacity_ratio(1.0 / (1.0 + DEPTH * (slowdown - 1.0)));
         }

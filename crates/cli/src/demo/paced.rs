@@ -22,7 +22,8 @@
 //! On a busy machine the demo sends a share of its requests. The servers keep their capacity, and
 //! the requests that are left out still occupy it: each call brings as many calls of the same size,
 //! at random times shortly after it, which use workers and do nothing else. Utilisation and queues
-//! are then those of the whole load.
+//! are then those of the whole load. There are none while the cache warms up: with fewer requests
+//! it stays cold for longer, and the servers would be overloaded for as long.
 //!
 //! # Precision
 //!
@@ -39,6 +40,7 @@ mod timer;
 mod workers;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -56,6 +58,8 @@ pub(crate) struct Paced {
     inner: Arc<dyn Store>,
     server: Arc<Server>,
     share: LoadShare,
+    /// True while requests that are left out occupy workers.
+    stands_in: AtomicBool,
 }
 
 /// The options of the server that a store is put behind.
@@ -79,7 +83,13 @@ impl Paced {
         timer: &Timer,
     ) -> Self {
         let PacedOptions { profile, share, seed } = options;
-        Self { inner, server: Arc::new(Server::new(backend, profile, seed, timer)), share }
+        let server = Arc::new(Server::new(backend, profile, seed, timer));
+        Self { inner, server, share, stands_in: AtomicBool::new(false) }
+    }
+
+    /// Selects whether requests that are left out occupy workers, from the next call on.
+    pub(crate) fn stand_in(&self, stands_in: bool) {
+        self.stands_in.store(stands_in, Ordering::Relaxed);
     }
 
     /// Sets the scenario's remaining share of the server's capacity, in (0, 1], for calls that get
@@ -109,7 +119,8 @@ impl Paced {
         keys: usize,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        for _ in 0..self.share.left_out() {
+        let left_out = if self.stands_in.load(Ordering::Relaxed) { self.share.left_out() } else { 0 };
+        for _ in 0..left_out {
             tokio::spawn(Arc::clone(&self.server).serve_left_out(keys));
         }
         let served = self.server.serve(keys, work).await;

@@ -117,8 +117,8 @@ impl Report {
     fn share(&self) -> Option<String> {
         self.load_share.is_partial().then(|| {
             format!(
-                "Your machine is busy: this shows {}. The backends are as busy as with the whole, but there are fewer \
-                 requests, so the figures are less exact.",
+                "Your machine is busy: this shows {}. The backends are as busy as with the whole, but with fewer requests \
+                 the cache is less warm, and the figures are less exact.",
                 self.load_share
             )
         })

@@ -85,6 +85,7 @@ fn call_of_a_share_of_the_load_occupies_workers_for_the_rest() {
     let timer = Timer::start().unwrap();
     let quarter = LoadShare::WHOLE.smaller().and_then(LoadShare::smaller).unwrap();
     let paced = paced_share(1e8, quarter, &timer);
+    paced.stand_in(true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let waiting = async {
         while paced.waiting() < 3 {
