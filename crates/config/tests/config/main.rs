@@ -328,18 +328,15 @@ mod meaning {
         assert_eq!(of_two.requests_line(), "requests: from the gateway, reports and traces");
         let many = config(&(1..=12).map(|n| store(&format!("s{n}"))).collect::<String>());
         assert!(many.backends_line().ends_with(", s10 (synthetic), 2 more"), "{}", many.backends_line());
-        let line = |requests: &str| {
+        let line = |requests: &str, otlp: &str| {
             let listener = format!("[[listener]]\nbind = \"127.0.0.1:1\"\nrequests = \"{requests}\"\n");
-            config(&format!("{listener}[admin]\nbind = \"off\"")).requests_line()
+            config(&format!("{listener}[admin]\nbind = \"off\"\n{otlp}")).requests_line()
         };
-        assert_eq!(line("off"), "requests: none: [admin], [otlp] and batches of listeners are off");
-        assert_eq!(line("batches"), "requests: from batches of listeners' clients");
-        assert_eq!(line("auto"), line("batches"));
-        let otlp = format!("{off}\n[otlp]\nbind = \"127.0.0.1:2\"");
-        assert_eq!(
-            config(&otlp).requests_line(),
-            "requests: from traces; commands of listeners are not counted"
-        );
+        assert_eq!(line("off", ""), "requests: none: [admin], [otlp] and batches of listeners are off");
+        assert_eq!(line("batches", ""), "requests: from batches of listeners' clients");
+        assert_eq!(line("auto", ""), line("batches", ""));
+        let otlp = "[otlp]\nbind = \"127.0.0.1:2\"";
+        assert_eq!(line("auto", otlp), "requests: from traces, else from batches of listeners' clients");
     }
 
     #[test]
