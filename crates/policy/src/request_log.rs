@@ -44,7 +44,7 @@ impl RequestLog {
     /// Records a request that ended at `at`; returns false if it ended too long ago and was
     /// dropped.
     pub fn record(&mut self, now: Instant, at: Instant, request: FinishedRequest) -> bool {
-        self.record_times(now, at, request, 1)
+        self.requests.record(now, at, request)
     }
 
     /// Records `times` equal requests, like [`record`](Self::record).

@@ -46,6 +46,8 @@ impl Load {
         let target = format!("http://{address}");
         let args = ["load", "--target", &target, "--backend", "similar", "--batch", "4", "--keys", "2000"];
         let mut command = sherwood(&args);
+        // A given form of keys, so that the load does not try others first.
+        command.args(["--key-format", "user:{n}"]);
         command.args(["--rate", "200", "--duration", "10m"]).stdout(Stdio::null()).stderr(Stdio::null());
         Self(command.spawn().unwrap())
     }

@@ -21,8 +21,11 @@ fn blocks(language: &str) -> Vec<&'static str> {
 /// Runs a block of the page in `directory` and returns its output.
 #[track_caller]
 fn typed(directory: &Path, block: &str) -> String {
-    let output =
-        Command::new("bash").args(["-eo", "pipefail", "-c", block]).current_dir(directory).output().unwrap();
+    let ours = Path::new(env!("CARGO_BIN_EXE_sherwood")).parent().expect("a program is in a folder");
+    let path = format!("{}:{}", ours.display(), std::env::var("PATH").expect("there is a path"));
+    let mut bash = Command::new("bash");
+    bash.args(["-eo", "pipefail", "-c", block]).current_dir(directory).env("PATH", path);
+    let output = bash.output().unwrap();
     assert!(output.status.success(), "{block}{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
