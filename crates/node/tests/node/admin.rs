@@ -108,9 +108,10 @@ fn admin_api_shows_slo_and_blocking_counts() {
     let slo = http.get("/v1/slo");
     assert_eq!(
         shape(&slo),
-        "bound_ms: number, classes: array, current_ms: number, max_ms: number, observations: number, percentile: number, \
-         tenants: array, violation_ratio: number, violations: number, window_s: number"
+        "bound_ms: number, budget_left_ratio: number, classes: array, current_ms: number, max_ms: number, \
+         observations: number, percentile: number, tenants: array, violation_ratio: number, violations: number, window_s: number"
     );
+    assert_eq!(slo["budget_left_ratio"], json!(1.0), "no request has exceeded the bound");
     // Of 200 requests and the one before, ranks 198 to 200 are within the band.
     let reports: Vec<_> =
         (1..=200).map(|i| json!({"latency_us": i * 1_000_000, "blocking": "plain"})).collect();

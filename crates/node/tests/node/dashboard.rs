@@ -184,7 +184,10 @@ fn backends_are_listed_with_their_limits() {
     let node = node(AccessSetup::default());
     let http = Http::of(&node);
     let unlimited = json!({"slots": null, "ops_per_s": null, "cpu_ratio": null});
-    let listed = json!([{"name": "catalog", "kind": "kv", "replicas": 1, "limits": unlimited}]);
+    let keys = json!({"asked": 0, "failed": 0, "timed_out": 0, "rejected": 0, "stale": 0});
+    let states = json!([{"up": true, "in_flight": 0, "waiting": 0}]);
+    let listed = json!([{"name": "catalog", "kind": "kv", "replicas": 1, "limits": unlimited,
+        "keys": keys, "replica_states": states}]);
     assert_eq!(http.get("/v1/backends"), listed);
     let limit = http.ask("PUT", "/v1/backends/catalog/limit", &json!({"cpu_ratio": 0.25}).to_string());
     assert_eq!(limit.status, 200, "{limit:?}");
