@@ -45,8 +45,8 @@ impl Config {
     }
 
     /// Returns the line that a node prints at its start about the sources of finished requests,
-    /// which its control loop decides by: `requests: from the gateway, reports and traces, else from
-    /// batches of listeners' clients`.
+    /// which its control loop decides by:
+    /// `requests: from the gateway, reports and traces, else from batches of listeners' clients`.
     #[must_use]
     pub fn requests_line(&self) -> String {
         const BATCHES: &str = "from batches of listeners' clients";

@@ -103,8 +103,8 @@ impl RequestWindow {
         true
     }
 
-    /// Records `times` equal requests like [`record`](Self::record), but counts them in a table even
-    /// if few are held, which costs less where most requests are hits of a cache.
+    /// Records `times` equal requests like [`record`](Self::record), but counts them in a table
+    /// even if few are held, which costs less where most requests are hits of a cache.
     pub fn record_times(&mut self, now: Instant, at: Instant, request: FinishedRequest, times: u64) -> bool {
         let Some(slot) = self.slot_at(now, at, times) else { return false };
         count(&mut slot.table, request, times);

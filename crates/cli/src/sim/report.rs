@@ -77,7 +77,7 @@ pub(super) struct Goal<R> {
     pub(super) measure: Measure<R>,
     /// True if the largest value is the best one.
     pub(super) is_gain: bool,
-    /// What the best one does, such as "missed the fewest deadlines".
+    /// The verb of the best one, such as "missed the fewest deadlines".
     pub(super) words: &'static str,
 }
 

@@ -70,9 +70,9 @@ impl Batches {
         }
     }
 
-    /// Adds a batch whose keys `missed` were answered as misses; it waits for their refills, but not
-    /// for those of a key that too many batches wait for. If the partition of one has too many, or
-    /// no key is left, the batch is not watched and counts as no request. O(keys × log keys).
+    /// Adds a batch whose keys `missed` were answered as misses; it waits for their refills, but
+    /// not for those of a key that too many batches wait for. If the partition of one has too many,
+    /// or no key is left, the batch is not watched and counts as no request. O(keys × log keys).
     pub fn answered(&mut self, batch: AnsweredBatch, missed: &[MissedKey]) {
         let number = self.next;
         let mut open = OpenBatch::new(batch);

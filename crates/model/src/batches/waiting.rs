@@ -19,7 +19,7 @@ pub(super) struct Waiting {
     len: usize,
 }
 
-/// What became of a wait that was to be added.
+/// The outcome of adding a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     /// The batch waits for the key.
