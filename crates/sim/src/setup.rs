@@ -49,8 +49,9 @@ pub struct Knobs {
     /// Age of statistics when controllers decide on them, in addition to the half second since a
     /// report: 0 to 1 hour.
     pub stale: Duration,
-    /// True if decisions know batches alone: each backend's keys of a request count as a request of
-    /// their own, as a listener makes them of its clients' batches. The SLO is measured on requests.
+    /// True if decisions know batches alone: each backend's keys of a request count as a request
+    /// of their own, as a listener makes them of its clients' batches. The SLO is measured on
+    /// requests.
     pub batches: bool,
     /// Share of the keys from which miss ratio curves are sampled, for policies that need curves;
     /// none for a share that samples some thousands of keys per cache.
