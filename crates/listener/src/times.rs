@@ -61,11 +61,15 @@ impl ThreadTimes {
     /// Records the queries noted in a client's turn, which has ended after `latency`. Returns the
     /// number of keys that it has read from the cache, by partition, in order.
     pub(super) fn end_turn(&self, latency: Duration) -> Vec<(PartitionId, u64)> {
-        let mut hits = Vec::new();
+        let mut hits: Vec<(PartitionId, u64)> = Vec::new();
         for (kind, times) in self.ended().drain(..) {
             self.recorder.record(kind, latency, times);
             let is_hit = kind.operation == Operation::Get && kind.time == QueryTime::Ended(QueryOutcome::Hit);
-            hits.extend(kind.partition.filter(|_| is_hit).map(|partition| (partition, times)));
+            let Some(partition) = kind.partition.filter(|_| is_hit) else { continue };
+            match hits.last_mut() {
+                Some((last, keys)) if *last == partition => *keys += times,
+                _ => hits.push((partition, times)),
+            }
         }
         hits
     }
