@@ -30,8 +30,9 @@ fn first(path: &Path) -> Result<String, Failure> {
     let text = sherwood_textfile::input(path).map_err(|error| {
         Failure::usage(format!("--token-file {shown} {error}; name the file of a node's tokens"))
     })?;
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let token = lines.next().filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
+    let token = sherwood_textfile::entries(&text)
+        .next()
+        .filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
     let lack =
         || Failure::usage(format!("--token-file {shown} holds no token; name the file of a node's tokens"));
     token.map(str::to_owned).ok_or_else(lack)

@@ -23,5 +23,5 @@ mod read;
 mod stamp;
 mod watched;
 
-pub use read::{ReadError, Rules, bytes, input, input_from, secret, text};
+pub use read::{ReadError, Rules, bytes, entries, input, input_from, secret, text};
 pub use watched::{Reader, Watched};

@@ -110,6 +110,12 @@ pub fn input(path: &Path) -> Result<String, ReadError> {
     input_from(File::open(path).map_err(ReadError::Unreadable)?)
 }
 
+/// Returns the lines of a file of entries, such as tokens: without white space around them, empty
+/// ones, and comments, which begin with `#`.
+pub fn entries(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
 /// Reads the input of a command from an open file, as [`input`] does.
 ///
 /// # Errors

@@ -69,10 +69,9 @@ impl Security {
 pub(super) fn logins(flag: &str, file: &Path) -> Result<Vec<Login>, String> {
     let text =
         sherwood_textfile::input(file).map_err(|error| format!("{flag} {} {error}", file.display()))?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let login =
         |(user, password): (&str, &str)| Login { user: user.to_owned(), password: password.to_owned() };
-    Ok(lines.filter_map(|line| line.split_once(':').map(login)).collect())
+    Ok(sherwood_textfile::entries(&text).filter_map(|line| line.split_once(':').map(login)).collect())
 }
 
 #[cfg(test)]
