@@ -35,6 +35,14 @@ pub(crate) struct Access {
     ca: Option<PathBuf>,
 }
 
+/// Returns the error about the answer of `path` that a node of another version has given.
+pub(crate) fn other_form(path: &str) -> Failure {
+    let own = env!("CARGO_PKG_VERSION");
+    Failure::failed(format!(
+        "reading {path}: the answer has another form than that of {own}; use the program of the node's version"
+    ))
+}
+
 impl AdminNode {
     /// Returns a client of the node.
     ///

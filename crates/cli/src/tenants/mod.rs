@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 
-use crate::admin::AdminNode;
+use crate::admin::{AdminNode, other_form};
 use crate::exit::Failure;
 use crate::out;
 
@@ -54,12 +54,15 @@ struct WhatIf {
     weight: Vec<(String, f64)>,
 }
 
+/// The path that answers what another weight would bring.
+const WHAT_IF: &str = "/v1/tenants/what-if";
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { node, json, command } = args;
     let client = node.client()?;
-    let answer: Value = match command {
-        None => client.get("/v1/tenants")?,
-        Some(Command::WhatIf(asked)) => client.post("/v1/tenants/what-if", &asked.body()?)?,
+    let (path, answer): (_, Value) = match command {
+        None => ("/v1/tenants", client.get("/v1/tenants")?),
+        Some(Command::WhatIf(asked)) => (WHAT_IF, client.post(WHAT_IF, &asked.body()?)?),
     };
     if *json {
         return out::print(&format!("{answer:#}\n"));
@@ -68,9 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => table::standing(answer),
         Some(Command::WhatIf(_)) => table::division(answer),
     };
-    out::print(&text.map_err(|error| {
-        Failure::failed(format!("reading the answer: {error}; the node is of another version"))
-    })?)
+    out::print(&text.map_err(|_| other_form(path))?)
 }
 
 impl WhatIf {
