@@ -282,6 +282,17 @@ mod tests {
         RunLabel { policy: policy.to_owned(), run: (1, 1), share: LoadShare::WHOLE, times, bound }
     }
 
+    /// Returns a run on a free port, without a screen and without trials of smaller loads.
+    fn of<'a>(
+        model: &'a Arc<Model>,
+        catalogue: &'a Catalogue,
+        run: RunLabel,
+        stop: &'a Arc<AtomicBool>,
+    ) -> PolicyRun<'a> {
+        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        PolicyRun { model, catalogue, run, admin, seed: 1, show: false, tried_for: None, stop }
+    }
+
     fn ended(played: Result<Played, Failure>) -> Run {
         match played {
             Ok(Played::Ended(run)) => *run,
@@ -300,18 +311,7 @@ mod tests {
     fn play(catalogue: &Catalogue, policy: &str) -> Value {
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
         let bound = time::bound(&model.slo());
-        let run = label(policy, TIMES, bound);
-        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut policy_run = PolicyRun {
-            model: &model,
-            catalogue,
-            run,
-            admin,
-            seed: 1,
-            show: false,
-            tried_for: None,
-            stop: &stop,
-        };
+        let mut policy_run = of(&model, catalogue, label(policy, TIMES, bound), &stop);
         let mut report = Report::new(1, &TIMES, bound, 400.0);
         report.runs.push(ended(policy_run.play()));
         serde_json::to_value(&report).unwrap()["runs"][0].clone()
@@ -353,19 +353,7 @@ mod tests {
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(true)));
         let bound = time::bound(&model.slo());
         let run = label("equal", Times::of(Duration::from_secs(3_600)), bound);
-        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let catalogue = &catalogue;
-        let mut policy_run = PolicyRun {
-            model: &model,
-            catalogue,
-            run,
-            admin,
-            seed: 1,
-            show: false,
-            tried_for: None,
-            stop: &stop,
-        };
-        let run = ended(policy_run.play());
+        let run = ended(of(&model, &catalogue, run, &stop).play());
         assert_eq!(run.incomplete_because.as_deref(), Some("stopped before its end"));
         assert!(!run.valid);
     }
@@ -405,17 +393,8 @@ mod tests {
         catalogue.load().unwrap();
         let (model, stop) = (Arc::new(Model::onerf()), Arc::new(AtomicBool::new(false)));
         let run = label("robinhood", Times::of(Duration::from_secs(10)), time::bound(&model.slo()));
-        let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut policy_run = PolicyRun {
-            model: &model,
-            catalogue: &catalogue,
-            run,
-            admin,
-            seed: 1,
-            show: false,
-            tried_for: Some(Duration::ZERO),
-            stop: &stop,
-        };
+        let mut policy_run =
+            PolicyRun { tried_for: Some(Duration::ZERO), ..of(&model, &catalogue, run, &stop) };
         let _busy = Busy::start();
         match policy_run.play() {
             Ok(Played::Lower(share)) => assert!(share.is_partial()),
