@@ -165,7 +165,7 @@ impl Shared {
         Self {
             started: clock.moment(),
             counters: (0..options.threads * slots).map(|_| Counters::default()).collect(),
-            turn_keys: (0..options.threads).map(|_| TurnKeys::default()).collect(),
+            turn_keys: (0..options.threads).map(|_| TurnKeys::new(service.batches.clone())).collect(),
             times: (0..options.threads).map(|_| ThreadTimes::new(service.times.recorder())).collect(),
             connections: Connections::default(),
             foreign_clients: ForeignClients::default(),

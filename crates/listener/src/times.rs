@@ -14,6 +14,7 @@ use sherwood_model::PartitionId;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome, QueryTime, Recorder};
 
 use super::backends::{FetchFailure, FetchResult, StoreFailure};
+use super::requests::KeyCounts;
 
 /// Most runs of equal commands that are noted in a client's turn; further commands are not timed.
 const RUNS_MAX: usize = 1024;
@@ -59,16 +60,14 @@ impl ThreadTimes {
     }
 
     /// Records the queries noted in a client's turn, which has ended after `latency`. Returns the
-    /// number of keys that it has read from the cache, by partition, in order.
-    pub(super) fn end_turn(&self, latency: Duration) -> Vec<(PartitionId, u64)> {
-        let mut hits: Vec<(PartitionId, u64)> = Vec::new();
+    /// number of keys that it has read from the cache.
+    pub(super) fn end_turn(&self, latency: Duration) -> KeyCounts {
+        let mut hits = KeyCounts::default();
         for (kind, times) in self.ended().drain(..) {
             self.recorder.record(kind, latency, times);
             let is_hit = kind.operation == Operation::Get && kind.time == QueryTime::Ended(QueryOutcome::Hit);
-            let Some(partition) = kind.partition.filter(|_| is_hit) else { continue };
-            match hits.last_mut() {
-                Some((last, keys)) if *last == partition => *keys += times,
-                _ => hits.push((partition, times)),
+            if let Some(partition) = kind.partition.filter(|_| is_hit) {
+                hits.add(partition, times);
             }
         }
         hits

@@ -201,7 +201,7 @@ impl Session<'_> {
 
     /// Notes the end of a command that stores a value of a key, with true if it has stored it.
     pub(super) fn note_set(&self, (target, name): (Target, &[u8]), stored: Result<bool, Refused>) {
-        self.turn_keys.note_written(self.shared.service.batches.as_ref(), target.partition, name);
+        self.turn_keys.note_written(target.partition, name);
         self.times.note(target.partition, Operation::Set, of_set(stored));
     }
 
@@ -214,7 +214,7 @@ impl Session<'_> {
     /// Notes that a key is answered as a miss.
     pub(super) fn note_miss(&self, target: Target, name: &[u8]) {
         self.note(target, Operation::Get, false);
-        self.turn_keys.note_missed(self.shared.service.batches.as_ref(), target.partition, name);
+        self.turn_keys.note_missed(target.partition, name);
     }
 
     pub(super) fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {

@@ -440,14 +440,12 @@ impl Session<'_> {
     /// Notes that a key is answered as a miss.
     fn note_miss(&self, target: Target, name: &[u8]) {
         self.note(target, Operation::Get, false);
-        let batches = self.shared.service.batches.as_ref();
-        self.shared.turn_keys(self.thread).note_missed(batches, target.partition, name);
+        self.shared.turn_keys(self.thread).note_missed(target.partition, name);
     }
 
     /// Notes the end of a store of a key, with true if the value was stored.
     pub(super) fn note_set(&self, (target, name): (Target, &[u8]), stored: Result<bool, Refused>) {
-        let batches = self.shared.service.batches.as_ref();
-        self.shared.turn_keys(self.thread).note_written(batches, target.partition, name);
+        self.shared.turn_keys(self.thread).note_written(target.partition, name);
         self.shared.times(self.thread).note(target.partition, Operation::Set, of_set(stored));
     }
 

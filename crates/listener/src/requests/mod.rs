@@ -51,6 +51,21 @@ pub enum KeyEnd {
     Refilled,
 }
 
+/// Numbers of keys by partition, in the order in which they were read; a partition appears again
+/// after another one.
+#[derive(Debug, Default)]
+pub(super) struct KeyCounts(Vec<(PartitionId, u64)>);
+
+impl KeyCounts {
+    /// Adds keys of a partition.
+    pub(super) fn add(&mut self, partition: PartitionId, keys: u64) {
+        match self.0.last_mut() {
+            Some((last, count)) if *last == partition => *count += keys,
+            _ => self.0.push((partition, keys)),
+        }
+    }
+}
+
 /// The batches of all listeners of a process, of which requests are made.
 pub struct ClientBatches {
     requests: Arc<dyn BatchRequests>,
@@ -173,19 +188,21 @@ impl BatchCounting {
 
     /// Counts a batch that the cache has answered alone and that was sampled, with the number of
     /// its keys by partition. The last one blocks it.
-    pub(super) fn count_hits(&self, now: Instant, keys: &[(PartitionId, u64)], latency: Duration) {
-        let Some(&(last, _)) = keys.last().filter(|_| self.counts()) else { return };
+    pub(super) fn count_hits(&self, now: Instant, keys: &KeyCounts, latency: Duration) {
+        let Some(&(last, _)) = keys.0.last().filter(|_| self.counts()) else { return };
         let requests = &self.batches.requests;
-        for &(partition, keys) in keys {
+        for &(partition, keys) in &keys.0 {
             requests.record_queries(partition, latency, keys * Sampling::EVERY, KeyEnd::Hit);
         }
         let request = FinishedRequest::new(latency, Some(requests.backend(last).0));
         requests.count(now, last, request, Sampling::EVERY);
     }
 
-    fn record_fetched(&self, keys: &[(PartitionId, u64)], took: Duration) {
-        for &(partition, keys) in keys.iter().filter(|_| self.counts()) {
-            self.batches.requests.record_queries(partition, took, keys, KeyEnd::Fetched);
+    fn record_fetched(&self, keys: &KeyCounts, took: Duration) {
+        if self.counts() {
+            for &(partition, keys) in &keys.0 {
+                self.batches.requests.record_queries(partition, took, keys, KeyEnd::Fetched);
+            }
         }
     }
 

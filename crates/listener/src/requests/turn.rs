@@ -14,8 +14,9 @@ pub(super) const KEYS_MAX: usize = 1024;
 /// The keys that the present turn of a thread's client has missed or written, on cache lines of
 /// their own.
 #[repr(align(128))]
-#[derive(Debug, Default)]
 pub(crate) struct TurnKeys {
+    /// The counting of the listener's batches; none if they do not count.
+    counting: Option<BatchCounting>,
     /// True if there are any. Written by the thread alone.
     any: AtomicBool,
     keys: Mutex<Keys>,
@@ -51,9 +52,14 @@ impl Keys {
 }
 
 impl TurnKeys {
+    /// Creates the keys of a thread that has no turn yet.
+    pub(crate) fn new(counting: Option<BatchCounting>) -> Self {
+        Self { counting, any: AtomicBool::new(false), keys: Mutex::default() }
+    }
+
     /// Notes a key that was answered as a miss, if batches are counted.
-    pub(crate) fn note_missed(&self, counting: Option<&BatchCounting>, partition: PartitionId, name: &[u8]) {
-        let Some(counting) = counting else { return };
+    pub(crate) fn note_missed(&self, partition: PartitionId, name: &[u8]) {
+        let Some(counting) = &self.counting else { return };
         let mut keys = self.lock();
         self.any.store(true, Relaxed);
         match keys.missed.len() < KEYS_MAX {
@@ -66,8 +72,8 @@ impl TurnKeys {
     /// Notes a key that the client has written, if any key waits for its refill or the turn has
     /// missed some.
     #[inline]
-    pub(crate) fn note_written(&self, counting: Option<&BatchCounting>, partition: PartitionId, name: &[u8]) {
-        if let Some(counting) = counting
+    pub(crate) fn note_written(&self, partition: PartitionId, name: &[u8]) {
+        if let Some(counting) = &self.counting
             && (counting.batches.waiting.0.load(Relaxed) > 0 || self.any())
         {
             self.note_refill(counting, partition, name);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sherwood_model::batches::{AnsweredBatch, MissedKey};
 use sherwood_model::{Instant, PartitionId, RequestEnd};
 
-use super::BatchCounting;
 use super::turn::{KEYS_MAX, Keys};
+use super::{BatchCounting, KeyCounts};
 use crate::backends::FetchResult;
 
 /// The batch of a client, from the turn that first waits for a backend or misses a key to the turn
@@ -56,12 +56,9 @@ impl UnfinishedBatch {
             self.fetched = Some(last);
             self.end.add(counting.query_end(last, latency, false));
         }
-        let mut keys: Vec<(PartitionId, u64)> = Vec::new();
+        let mut keys = KeyCounts::default();
         for (partition, result) in results {
-            match keys.last_mut().filter(|(known, _)| *known == partition) {
-                Some((_, count)) => *count += 1,
-                None => keys.push((partition, 1)),
-            }
+            keys.add(partition, 1);
             if result.is_err() {
                 self.end.add(counting.query_end(partition, latency, true));
             }
