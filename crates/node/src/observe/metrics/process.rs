@@ -32,11 +32,11 @@ pub(super) fn encode_memory(core: &Core, encoder: &mut DescriptorEncoder<'_>) ->
         let limit = core.resident_limit.as_ref();
         let bytes =
             limit.map_or_else(|| bytes.saturating_sub(held), |limit| limit.without_clients(bytes, held));
-        let help = "Resident memory without that of clients, which the node keeps within its limit";
+        let help = "Resident memory without that of clients and files, which the node keeps within its limit";
         gauges(encoder, "memory_resident_bytes", help, one(bytes as f64))?;
     }
     if let Some(bytes_max) = core.resident_limit.as_ref().map(|limit| limit.bytes_max()) {
-        let help = "Resident memory without that of clients above which partitions shrink";
+        let help = "Resident memory without that of clients and files above which partitions shrink";
         gauges(encoder, "memory_limit_bytes", help, one(bytes_max as f64))?;
     }
     Ok(())
