@@ -36,7 +36,9 @@
 //! | `batch` | input of clients that are ready together, read before the first is answered |
 //! | `ahead` | prefetching of the keys of commands that have arrived |
 //! | `network` | clients whose tenant's traffic is not paid for yet |
+//! | `ended` | operations on keys that have ended in a client's turn, as `times` and `requests` need them |
 //! | `times` | times of queries, of which those that the cache answers are sampled |
+//! | `requests` | requests made of clients' batches |
 //! | `thread_group`, `mailbox` | connections handed between threads, and wake-ups |
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
 //! | `through`, `store` | commands of write-through listeners that change values, and their writes |
@@ -72,6 +74,7 @@ mod clock;
 mod connection;
 mod conversation;
 mod counters;
+mod ended;
 #[cfg(test)]
 #[path = "../tests/common/fake.rs"]
 mod fake;

@@ -13,15 +13,15 @@ use super::account::{Account, BufferBytes};
 use super::backends::Backends;
 use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
+use super::ended::EndedOperations;
 use super::foreign_clients::ForeignClients;
 use super::idle::BackgroundWork;
 use super::options::ListenerOptions;
 use super::passwords::Passwords;
-use super::requests::{BatchCounting, TurnKeys};
+use super::requests::BatchCounting;
 use super::routing::{Routing, Target};
 use super::standing::{Standings, TenantStanding};
 use super::tenants::{TenantSlot, UserRoutes};
-use super::times::ThreadTimes;
 
 /// The parts of a process that its listeners use: cache, routes, backends and limits.
 #[derive(Clone)]
@@ -147,10 +147,8 @@ pub(super) struct Shared {
     pub(super) started: Moment,
     /// The counters of each thread and slot of tenants, those of a thread together.
     counters: Box<[Counters]>,
-    /// The times of the queries of each thread.
-    times: Box<[ThreadTimes]>,
-    /// The keys of the present turn of each thread.
-    turn_keys: Box<[TurnKeys]>,
+    /// The operations that have ended in the present turn of each thread.
+    ended: Box<[EndedOperations]>,
     pub(super) connections: Connections,
     pub(super) foreign_clients: ForeignClients,
     /// True if keys may have deadlines that their clients do not state.
@@ -165,8 +163,7 @@ impl Shared {
         Self {
             started: clock.moment(),
             counters: (0..options.threads * slots).map(|_| Counters::default()).collect(),
-            turn_keys: (0..options.threads).map(|_| TurnKeys::new(service.batches.clone())).collect(),
-            times: (0..options.threads).map(|_| ThreadTimes::new(service.times.recorder())).collect(),
+            ended: (0..options.threads).map(|_| EndedOperations::new(&service)).collect(),
             connections: Connections::default(),
             foreign_clients: ForeignClients::default(),
             has_deadlines: service.backends.as_ref().is_some_and(|backends| backends.have_deadlines()),
@@ -201,14 +198,9 @@ impl Shared {
         &self.counters[thread * self.service.users.slots() + slot.index()]
     }
 
-    /// Returns the times of a thread's queries.
-    pub(super) fn times(&self, thread: usize) -> &ThreadTimes {
-        &self.times[thread]
-    }
-
-    /// Returns the keys that the present turn of a thread has missed or written.
-    pub(super) fn turn_keys(&self, thread: usize) -> &TurnKeys {
-        &self.turn_keys[thread]
+    /// Returns the operations that have ended in a thread's present turn.
+    pub(super) fn ended(&self, thread: usize) -> &EndedOperations {
+        &self.ended[thread]
     }
 
     /// Returns the counts of all threads and clients since the start.

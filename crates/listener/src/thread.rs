@@ -23,6 +23,7 @@ use super::batch::{InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
 use super::conversation::{Conversation, Conversations};
 use super::counters::Count;
+use super::ended::EndedOperations;
 use super::foreign;
 use super::idle::IdleTime;
 use super::input::INPUT_BYTES;
@@ -215,9 +216,9 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             return self.serve(moment, events);
         }
         self.timing = true;
-        self.shared.times(self.number).time(true);
+        self.shared.ended(self.number).times.time(true);
         self.serve(moment, events);
-        self.shared.times(self.number).time(false);
+        self.shared.ended(self.number).times.time(false);
         self.timing = false;
     }
 
@@ -357,12 +358,13 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         let Some(client) = self.clients.get_mut(token) else { return };
         let slot = client.slot();
         let counters = self.shared.counters(self.number, slot);
+        let EndedOperations { times, turn_keys } = self.shared.ended(self.number);
         let exchanged = self.unpaid.as_ref().map(|_| counters.exchanged());
         let mut context = ThreadContext {
             shared: &self.shared,
             counters,
             mailbox: &self.mailbox,
-            times: self.shared.times(self.number),
+            times,
             moment,
             input: self.input.lend(),
             output: self.output.lend(),
@@ -372,10 +374,9 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         self.work.add(context.output.work.units());
         let is_batch_over = context.is_batch_over;
         drop(context);
-        let turn_keys = self.shared.turn_keys(self.number);
         if self.timing {
             let latency = self.shared.clock.now().since(moment.now);
-            let hits = self.shared.times(self.number).end_turn(latency);
+            let hits = times.end_turn(latency);
             if let Some(counting) = &self.shared.service.batches
                 && !client.has_batch()
                 && !turn_keys.have_missed()
@@ -565,7 +566,7 @@ fn note_batch<C: Conversation, S: Socket>(
     moment: Moment,
     is_over: bool,
 ) {
-    shared.turn_keys(thread).end(|keys| {
+    shared.ended(thread).turn_keys.end(|keys| {
         if let Some(counting) = &shared.service.batches {
             client.note_turn(counting, (moment.now, &*shared.clock), keys, is_over);
         }

@@ -131,12 +131,12 @@ impl Session<'_> {
                 let name = key.slice_ref(&key[key.len() - name.len()..]);
                 misses.list.push(Miss { at: out.len(), target, key, name });
             } else {
-                self.note_miss(target, name);
+                self.ended.note_miss(target, name);
             }
             return;
         }
         self.counters.increment(Count::GetHits);
-        self.note(target, Operation::Get, true);
+        self.ended.note(target, Operation::Get, true);
         if let Some(exptime) = retrieval.touch {
             self.touch_at(moment, target, name, exptime);
         }

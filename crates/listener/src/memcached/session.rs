@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, AccessFlags, Change, Item, ItemKind, Marks, NewItem, Received, Refused, Value};
 use sherwood_model::Instant;
-use sherwood_model::query_times::{Operation, QueryOutcome};
+use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::{
     Command, Delta, Expires, Exptime, Meta, Refusal, Retrieval, Storage, StorageVerb, reply,
 };
@@ -18,12 +18,11 @@ use super::through::ClientWrite;
 use crate::clock::Moment;
 use crate::conversation::Wanted;
 use crate::counters::{Count, Counters};
+use crate::ended::EndedOperations;
 use crate::output::Output;
-use crate::requests::TurnKeys;
 use crate::routing::{Routing, Target};
 use crate::shared::Shared;
 use crate::tenants::TenantSlot;
-use crate::times::{ThreadTimes, of_set};
 use crate::work::{COUNTERS, FLUSH, Work, rebuilt};
 
 /// Executes the memcached commands of one client.
@@ -35,10 +34,8 @@ pub(super) struct Session<'a> {
     pub(super) routing: &'a Routing,
     /// Counters of the connections' thread for the client's tenant.
     pub(super) counters: &'a Counters,
-    /// Times of the thread's queries.
-    pub(super) times: &'a ThreadTimes,
-    /// Keys of the thread's present turn.
-    pub(super) turn_keys: &'a TurnKeys,
+    /// Operations that have ended in the thread's present turn.
+    pub(super) ended: &'a EndedOperations,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
 }
@@ -67,8 +64,7 @@ impl<'a> Session<'a> {
         received: Option<&'a Received>,
     ) -> Self {
         let (routing, counters) = (shared.service.routing(slot), shared.counters(thread, slot));
-        let (times, turn_keys) = (shared.times(thread), shared.turn_keys(thread));
-        Self { shared, slot, routing, counters, times, turn_keys, received }
+        Self { shared, slot, routing, counters, ended: shared.ended(thread), received }
     }
 }
 
@@ -140,7 +136,7 @@ impl Session<'_> {
         let Some((target, key)) = self.routing.find(storage.key) else { return NO_BACKEND };
         let store = || self.store_at(moment, target, key, storage, work);
         let stored = self.shared.service.write(target, key, store);
-        self.note_set((target, key), stored.map(|answer| answer == reply::STORED));
+        self.ended.note_set((target, key), stored.map(|answer| answer == reply::STORED));
         match stored {
             Ok(answer) => {
                 if answer == reply::STORED {
@@ -199,24 +195,6 @@ impl Session<'_> {
         }
     }
 
-    /// Notes the end of a command that stores a value of a key, with true if it has stored it.
-    pub(super) fn note_set(&self, (target, name): (Target, &[u8]), stored: Result<bool, Refused>) {
-        self.turn_keys.note_written(target.partition, name);
-        self.times.note(target.partition, Operation::Set, of_set(stored));
-    }
-
-    /// Notes the end of a command on an item, with true if there was one.
-    pub(super) fn note(&self, target: Target, operation: Operation, found: bool) {
-        let outcome = if found { QueryOutcome::Hit } else { QueryOutcome::Miss };
-        self.times.note(target.partition, operation, outcome);
-    }
-
-    /// Notes that a key is answered as a miss.
-    pub(super) fn note_miss(&self, target: Target, name: &[u8]) {
-        self.note(target, Operation::Get, false);
-        self.turn_keys.note_missed(target.partition, name);
-    }
-
     pub(super) fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
         self.counters.increment(Count::StoreTooLarge);
         if verb == StorageVerb::Set
@@ -258,7 +236,7 @@ impl Session<'_> {
             .write(target, key, || cache.update(target.partition, key, &access, |old| counted(old, delta)));
         let changed = changed.map_err(|refused| self.refused(refused))?;
         let found = changed != Err(reply::NOT_FOUND);
-        self.note(target, Operation::Other, found);
+        self.ended.note(target, Operation::Other, found);
         self.counters.increment(if found { hits } else { misses });
         changed
     }
@@ -267,7 +245,7 @@ impl Session<'_> {
         let found = self.routing.find(key);
         let touched = found.is_some_and(|(target, key)| {
             let touched = self.touch_at(moment, target, key, exptime);
-            self.note(target, Operation::Other, touched);
+            self.ended.note(target, Operation::Other, touched);
             touched
         });
         match touched {
@@ -299,7 +277,7 @@ impl Session<'_> {
         let found = self.routing.find(key);
         let removed = found.is_some_and(|(target, key)| {
             let removed = self.remove(moment, target, key);
-            self.note(target, Operation::Delete, removed);
+            self.ended.note(target, Operation::Delete, removed);
             removed
         });
         self.counters.increment(if removed { Count::DeleteHits } else { Count::DeleteMisses });

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, Change, Item, ItemKind, Marks, NewCas, Received, Refused, Value};
-use sherwood_model::query_times::{Operation, QueryOutcome};
+use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, PartitionId, Tags};
 use sherwood_wire::resp::{Args, OwnedRequest, ProtocolError, Version, integer, reply};
 
@@ -23,13 +23,13 @@ use super::table::{self, Command};
 use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
+use crate::ended::EndedOperations;
 use crate::kept::{KeptMemory, OWN_BYTES};
 use crate::output::Output;
 use crate::passwords::REFUSALS_MAX;
 use crate::routing::{Routing, Target};
 use crate::shared::{Service, Shared};
 use crate::tenants::TenantSlot;
-use crate::times::of_set;
 
 /// Executes the commands of one Redis client.
 pub(super) struct Session<'a> {
@@ -39,6 +39,8 @@ pub(super) struct Session<'a> {
     pub(super) thread: usize,
     /// Counters of the client's thread for the client's tenant.
     pub(super) counters: &'a Counters,
+    /// Operations that have ended in the thread's present turn.
+    pub(super) ended: &'a EndedOperations,
     pub(super) client: &'a mut State,
     /// The client's part of the budget of kept memory.
     pub(super) kept: &'a mut KeptMemory,
@@ -389,9 +391,9 @@ impl Session<'_> {
             let found = found.flatten();
             // A miss may be fetched, and ends with that.
             match &found {
-                Some(_) => self.note(target, Operation::Get, true),
+                Some(_) => self.ended.note(target, Operation::Get, true),
                 None if target.read_through => {}
-                None => self.note_miss(target, name),
+                None => self.ended.note_miss(target, name),
             }
             found
         });
@@ -431,24 +433,6 @@ impl Session<'_> {
         Some(self.shared.service.cache.since(last_use, self.moment.now))
     }
 
-    /// Notes the end of an operation on a key, with true if it existed.
-    pub(super) fn note(&self, target: Target, operation: Operation, found: bool) {
-        let outcome = if found { QueryOutcome::Hit } else { QueryOutcome::Miss };
-        self.shared.times(self.thread).note(target.partition, operation, outcome);
-    }
-
-    /// Notes that a key is answered as a miss.
-    fn note_miss(&self, target: Target, name: &[u8]) {
-        self.note(target, Operation::Get, false);
-        self.shared.turn_keys(self.thread).note_missed(target.partition, name);
-    }
-
-    /// Notes the end of a store of a key, with true if the value was stored.
-    pub(super) fn note_set(&self, (target, name): (Target, &[u8]), stored: Result<bool, Refused>) {
-        self.shared.turn_keys(self.thread).note_written(target.partition, name);
-        self.shared.times(self.thread).note(target.partition, Operation::Set, of_set(stored));
-    }
-
     /// Reads an item and changes it in one atomic step.
     pub(super) fn update<'v, R>(
         &self,
@@ -456,7 +440,7 @@ impl Session<'_> {
         decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
     ) -> Result<R, Failure> {
         let Changed { target, found, result } = self.change(key, decide)?;
-        self.note(target, Operation::Other, found);
+        self.ended.note(target, Operation::Other, found);
         result.map_err(|refused| self.refused(refused))
     }
 
@@ -522,7 +506,7 @@ impl Session<'_> {
                     exclusive.held.borrow_mut().update(partition, name, &access, removed).unwrap_or(false)
                 }
             };
-            self.note(target, Operation::Delete, removed);
+            self.ended.note(target, Operation::Delete, removed);
             removed
         });
         self.count_removal(removed);

@@ -72,7 +72,7 @@ fn set_if(
         (Change::Store(NewItem { expires, received, ..NewItem::bytes(value) }), true)
     })?;
     let name = session.routing().find(key).map_or(key, |(_, name)| name);
-    session.note_set((target, name), stored);
+    session.ended.note_set((target, name), stored);
     let stored = stored.map_err(|refused| session.refused(refused))?;
     session.counters.increment(Count::CmdSet);
     if stored {
@@ -366,7 +366,7 @@ impl Session<'_> {
                 exclusive.held.borrow_mut().update(target.partition, name, &access, set)
             }
         };
-        self.note_set((target, name), stored.map(|()| true));
+        self.ended.note_set((target, name), stored.map(|()| true));
         stored.map_err(|refused| self.refused(refused))?;
         self.counters.increment(Count::TotalItems);
         Ok(())
@@ -390,7 +390,7 @@ impl Session<'_> {
                 exclusive.held.borrow_mut().update(target.partition, name, &access, add)
             }
         };
-        self.note_set((target, name), added);
+        self.ended.note_set((target, name), added);
         let added = added.map_err(|refused| self.refused(refused))?;
         self.counters.add(Count::TotalItems, u64::from(added));
         Ok(added)

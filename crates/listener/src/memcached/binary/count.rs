@@ -47,7 +47,7 @@ impl Session<'_> {
             })
         });
         let (Counted { number, found }, stored) = counted.map_err(|refused| self.binary_refused(refused))?;
-        self.note(target, Operation::Other, found);
+        self.ended.note(target, Operation::Other, found);
         self.counters.increment(if found { hits } else { misses });
         Ok((number?, stored.unwrap_or_default()))
     }

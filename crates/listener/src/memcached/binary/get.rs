@@ -47,7 +47,7 @@ impl Session<'_> {
         });
         if found == Some(true) {
             self.counters.increment(Count::GetHits);
-            self.note(target, Operation::Get, true);
+            self.ended.note(target, Operation::Get, true);
             if let Some(exptime) = touch {
                 self.touch_at(moment, target, name, exptime);
             }
@@ -63,7 +63,7 @@ impl Session<'_> {
             let name = key.slice_ref(&key[key.len() - name.len()..]);
             return Some(Miss { at: out.len(), target, echo, quiet, with_key, key, name });
         }
-        self.note_miss(target, name);
+        self.ended.note_miss(target, name);
         if !quiet {
             response::miss(out, echo, returned);
         }
@@ -84,7 +84,7 @@ impl Session<'_> {
             // A touch changes neither.
             let seen = cache.peek(target.partition, name, &access, |item| (item.flags, item.cas));
             let touched = self.touch_at(moment, target, name, exptime);
-            self.note(target, Operation::Other, touched);
+            self.ended.note(target, Operation::Other, touched);
             seen.filter(|_| touched)
         });
         match touched {

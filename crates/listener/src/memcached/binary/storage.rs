@@ -28,7 +28,7 @@ impl Session<'_> {
         let (target, key) = self.routing.find(storage.key).ok_or(NO_BACKEND)?;
         let store = || self.store_binary_at(moment, target, key, (storage, cas), work);
         let stored = self.shared.service.write(target, key, store);
-        self.note_set((target, key), stored.map(|executed| executed.is_ok()));
+        self.ended.note_set((target, key), stored.map(|executed| executed.is_ok()));
         let executed = stored.map_err(|refused| self.binary_refused(refused))?;
         self.count_store(storage.verb, executed);
         executed.map_err(Failure::from)
@@ -83,7 +83,7 @@ impl Session<'_> {
         let removed = match self.routing.find(key) {
             Some((target, key)) => {
                 let removed = self.remove_if(moment, target, key, cas);
-                self.note(target, Operation::Delete, removed.is_ok());
+                self.ended.note(target, Operation::Delete, removed.is_ok());
                 removed
             }
             None => Err(Status::NotFound),

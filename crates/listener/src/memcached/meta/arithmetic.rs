@@ -47,7 +47,7 @@ impl Session<'_> {
 
     fn count_arithmetic(&self, asked: &Asked<'_>, mode: ArithmeticMode, outcome: &CountOutcome) {
         let missed = matches!(outcome, CountOutcome::NotFound | CountOutcome::Counted { made: true, .. });
-        self.note(asked.target, Operation::Other, !missed);
+        self.ended.note(asked.target, Operation::Other, !missed);
         self.counters.increment(if missed { misses(mode) } else { hits(mode) });
     }
 }

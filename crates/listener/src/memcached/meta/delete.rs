@@ -32,7 +32,7 @@ impl Session<'_> {
         match deleted {
             Ok(code) => {
                 let count = if code == DONE { Count::DeleteHits } else { Count::DeleteMisses };
-                self.note(asked.target, Operation::Delete, code == DONE);
+                self.ended.note(asked.target, Operation::Delete, code == DONE);
                 self.counters.increment(count);
                 if code != DONE || !asked.meta.flags.has(b'q') {
                     answer::without_item(asked.meta, asked.key, code, out);

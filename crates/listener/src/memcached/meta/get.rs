@@ -67,11 +67,11 @@ impl Session<'_> {
         match self.read(asked, &options, idle, out) {
             Read::Answered => {
                 self.counters.increment(Count::GetHits);
-                self.note(asked.target, Operation::Get, true);
+                self.ended.note(asked.target, Operation::Get, true);
             }
             Read::Unsettled { hit } => {
                 self.counters.increment(Count::GetHits);
-                self.note(asked.target, Operation::Get, true);
+                self.ended.note(asked.target, Operation::Get, true);
                 self.settle(asked, &options, Before { hit, idle }, None, out);
             }
             Read::Absent => {
@@ -79,7 +79,7 @@ impl Session<'_> {
                 if asked.target.read_through && self.shared.service.backends.is_some() {
                     return Some(asked.wanted());
                 }
-                self.note_miss(asked.target, asked.name);
+                self.ended.note_miss(asked.target, asked.name);
                 self.settle(asked, &options, Before::default(), None, out);
             }
         }

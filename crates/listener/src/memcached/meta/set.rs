@@ -59,7 +59,7 @@ impl Session<'_> {
             item_bytes_max: self.shared.service.cache.options().item_bytes_max as usize,
         };
         let set = self.shared.service.write(asked.target, asked.name, || self.set(asked, &new));
-        self.note_set((asked.target, asked.name), set.map(|outcome| outcome.code == STORED));
+        self.ended.note_set((asked.target, asked.name), set.map(|outcome| outcome.code == STORED));
         match set {
             Ok(SetOutcome { code: TOO_MUCH, .. }) => out.extend_from_slice(TOO_MUCH),
             Ok(outcome) => {
