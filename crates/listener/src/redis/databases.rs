@@ -40,15 +40,24 @@ impl Session<'_> {
         if self.has_databases() { self.placed(key, self.client.database) } else { Cow::Borrowed(key) }
     }
 
+    /// Executes a command on its keys as they are stored, or adds it to the client's transaction.
+    #[inline(never)]
+    pub(super) fn perform_renamed(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        out: &mut Output,
+    ) -> CommandResult {
+        let renamed = self.renamed(command, args).inspect_err(|_| self.break_transaction())?;
+        self.perform(command, renamed.as_ref().map_or(args, OwnedRequest::args), out)
+    }
+
     /// Returns the arguments of a command with its keys as they are stored; none if they are stored
     /// as they are.
     ///
     /// # Errors
     /// If a `COPY` names a database that does not exist.
-    pub(super) fn renamed(&self, command: &Command, args: Args<'_>) -> Result<Option<OwnedRequest>, Failure> {
-        if !self.has_databases() {
-            return Ok(None);
-        }
+    fn renamed(&self, command: &Command, args: Args<'_>) -> Result<Option<OwnedRequest>, Failure> {
         let own = self.client.database;
         let target = if command.name == "copy" { self.copied_to(args)?.unwrap_or(own) } else { own };
         let database = |index: usize| if command.name == "copy" && index == 2 { target } else { own };

@@ -11,7 +11,7 @@ use sherwood_cache::OUTDATED;
 use sherwood_cache::{Access, Change, Item, ItemKind, Marks, NewCas, Received, Refused, Value};
 use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, PartitionId, Tags};
-use sherwood_wire::resp::{Args, OwnedRequest, ProtocolError, Version, integer, reply};
+use sherwood_wire::resp::{Args, ProtocolError, Version, integer, reply};
 
 use super::Hub;
 use super::aside::Aside;
@@ -218,8 +218,19 @@ impl Session<'_> {
                 return Err(failure);
             }
         };
-        let renamed = self.renamed(command, args).inspect_err(|_| self.break_transaction())?;
-        let args = renamed.as_ref().map_or(args, OwnedRequest::args);
+        if self.has_databases() {
+            return self.perform_renamed(command, args, out);
+        }
+        self.perform(command, args, out)
+    }
+
+    /// Executes a command, or adds it to the client's transaction.
+    pub(super) fn perform(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        out: &mut Output,
+    ) -> CommandResult {
         if self.client.transaction.is_some() && !command.ends_or_begins_transactions() {
             return self.enqueue(command, args, out);
         }
