@@ -225,6 +225,8 @@ impl Session<'_> {
     }
 
     /// Executes a command, or adds it to the client's transaction.
+    // Inlined, since its only other caller is for nodes with several databases.
+    #[inline(always)]
     pub(super) fn perform(
         &mut self,
         command: &'static Command,
