@@ -16,6 +16,7 @@ mod demand_counts;
 mod demand_curve;
 mod hash;
 pub mod history;
+mod hot_keys;
 mod ids;
 mod nearest;
 mod percent;
@@ -38,6 +39,7 @@ pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, RequestId, dea
 pub use demand_counts::DemandCounts;
 pub use demand_curve::DemandCurve;
 pub use hash::SeededState;
+pub use hot_keys::{HotKey, HotKeys};
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
 pub use nearest::{did_you_mean, nearest};
 pub use percent::{Percent, PercentError};
