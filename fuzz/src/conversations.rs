@@ -186,6 +186,7 @@ fn service() -> Service {
         standings: None,
         times: Arc::default(),
         batches: None,
+        hot_keys: None,
     }
 }
 

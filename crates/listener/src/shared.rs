@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Cache, Usage};
 use sherwood_dispatch::Charged;
-use sherwood_model::DeadlineClass;
 use sherwood_model::query_times::QueryTimes;
+use sherwood_model::{DeadlineClass, HotKeys};
 
 use super::account::{Account, BufferBytes};
 use super::backends::Backends;
@@ -50,6 +50,9 @@ pub struct Service {
     pub times: Arc<QueryTimes>,
     /// The counting of clients' batches as requests; none if they do not count.
     pub batches: Option<BatchCounting>,
+    /// The counts of the keys that are read most, of the rounds that are timed; none if they are
+    /// not counted.
+    pub hot_keys: Option<Arc<HotKeys>>,
 }
 
 impl Service {

@@ -50,6 +50,7 @@ pub(super) fn service(cache: Arc<Cache>, routing: Routing, backends: Option<Arc<
         standings: None,
         times: Arc::default(),
         batches: None,
+        hot_keys: None,
     }
 }
 

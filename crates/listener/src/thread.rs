@@ -358,7 +358,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         let Some(client) = self.clients.get_mut(token) else { return };
         let slot = client.slot();
         let counters = self.shared.counters(self.number, slot);
-        let EndedOperations { times, turn_keys } = self.shared.ended(self.number);
+        let EndedOperations { times, turn_keys, .. } = self.shared.ended(self.number);
         let exchanged = self.unpaid.as_ref().map(|_| counters.exchanged());
         let mut context = ThreadContext {
             shared: &self.shared,

@@ -41,10 +41,16 @@ impl ThreadTimes {
         self.timing.store(timing, Relaxed);
     }
 
+    /// Returns true while a round is timed.
+    #[inline]
+    pub(super) fn is_timing(&self) -> bool {
+        self.timing.load(Relaxed)
+    }
+
     /// Notes the end of a query, if the round is timed.
     #[inline]
     pub(super) fn note(&self, partition: PartitionId, operation: Operation, outcome: QueryOutcome) {
-        if self.timing.load(Relaxed) {
+        if self.is_timing() {
             self.note_timed(QueryKind::ended(partition, operation, outcome));
         }
     }

@@ -8,7 +8,7 @@ use sherwood_cache::{Access, Cache, Usage};
 use sherwood_config::TenancySetup;
 use sherwood_dispatch::FetchError;
 use sherwood_model::query_times::QueryTimes;
-use sherwood_model::{BackendId, Instant, PartitionId, ResourceKind, TenantId};
+use sherwood_model::{BackendId, HotKeys, Instant, PartitionId, ResourceKind, TenantId};
 use sherwood_ports::access::Refusals;
 use sherwood_ports::http::HasBuffers;
 use sherwood_ports::tls::Certificates;
@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub(crate) event_streams: Arc<Semaphore>,
     /// The batches of listeners' clients, of which requests are made.
     pub(crate) batches: Arc<ClientBatches>,
+    /// The counts of the keys that are read most.
+    pub(crate) hot_keys: Arc<HotKeys>,
     /// The times of queries.
     pub(crate) times: Arc<QueryTimes>,
     /// The times of the gateway's queries.

@@ -183,6 +183,7 @@ mod tests {
             standings: None,
             times: Arc::default(),
             batches: None,
+            hot_keys: None,
         };
         let running = Bound::bind(options).expect("a port").serve(
             Protocol::Memcached,

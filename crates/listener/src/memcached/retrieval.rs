@@ -9,7 +9,6 @@
 use crate::backends::FetchedValue;
 use bytes::Bytes;
 use sherwood_cache::{PREFETCH_KEYS_MAX, Value};
-use sherwood_model::query_times::Operation;
 use sherwood_wire::memcached::{Retrieval, reply};
 
 use super::session::{Session, access, is_over};
@@ -127,6 +126,7 @@ impl Session<'_> {
                 self.remove(moment, target, name);
             }
             if target.read_through && self.shared.service.backends.is_some() {
+                self.ended.note_read(target, name);
                 let key = Bytes::copy_from_slice(key);
                 let name = key.slice_ref(&key[key.len() - name.len()..]);
                 misses.list.push(Miss { at: out.len(), target, key, name });
@@ -136,7 +136,7 @@ impl Session<'_> {
             return;
         }
         self.counters.increment(Count::GetHits);
-        self.ended.note(target, Operation::Get, true);
+        self.ended.note_hit(target, name);
         if let Some(exptime) = retrieval.touch {
             self.touch_at(moment, target, name, exptime);
         }

@@ -404,8 +404,8 @@ impl Session<'_> {
             let found = found.flatten();
             // A miss may be fetched, and ends with that.
             match &found {
-                Some(_) => self.ended.note(target, Operation::Get, true),
-                None if target.read_through => {}
+                Some(_) => self.ended.note_hit(target, name),
+                None if target.read_through => self.ended.note_read(target, name),
                 None => self.ended.note_miss(target, name),
             }
             found

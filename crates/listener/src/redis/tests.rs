@@ -68,6 +68,7 @@ impl Listener {
             standings: None,
             times: Arc::default(),
             batches: None,
+            hot_keys: None,
         })
     }
 

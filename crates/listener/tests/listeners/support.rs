@@ -17,7 +17,7 @@ use sherwood_listener::{
     Passwords, Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
 };
 use sherwood_model::query_times::{LatencyHistogram, QueryKind, QueryTimes};
-use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
+use sherwood_model::{BackendId, HotKey, HotKeys, Instant, PartitionId, SeededState, TenantId};
 use socket2::Socket;
 
 use crate::wait::TIMEOUT;
@@ -69,6 +69,7 @@ pub(crate) struct Server {
     cache: Arc<Cache>,
     buffers: Arc<AtomicU64>,
     times: Arc<QueryTimes>,
+    hot_keys: Arc<HotKeys>,
 }
 
 impl Server {
@@ -163,11 +164,16 @@ impl Server {
     fn run(protocol: Protocol, options: ListenerOptions, service: Service) -> Self {
         let (cache, times) = (Arc::clone(&service.cache), Arc::clone(&service.times));
         let buffers = Arc::new(AtomicU64::new(0));
-        let service = Service { buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>, ..service };
+        let hot_keys = Arc::new(HotKeys::new(1, 1));
+        let service = Service {
+            buffers: Arc::clone(&buffers) as Arc<dyn BufferBytes>,
+            hot_keys: Some(Arc::clone(&hot_keys)),
+            ..service
+        };
         let clock = Arc::new(MachineClock::new());
         let bound = Bound::bind(options).unwrap();
         let running = bound.serve(protocol, service, clock, 1);
-        Self { running: Some(running.unwrap()), cache, buffers, times }
+        Self { running: Some(running.unwrap()), cache, buffers, times, hot_keys }
     }
 
     fn running(&self) -> &Running {
@@ -190,6 +196,11 @@ impl Server {
     /// Returns the times of all queries since the start.
     pub(crate) fn times(&self) -> BTreeMap<QueryKind, LatencyHistogram> {
         self.times.read()
+    }
+
+    /// Returns the keys that are read most, with their shares, and the number of sampled reads.
+    pub(crate) fn hot_keys(&self) -> (Vec<HotKey>, u64) {
+        self.hot_keys.top(PartitionId(0), usize::MAX)
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -254,6 +265,7 @@ fn service(
         standings: None,
         times: Arc::default(),
         batches: None,
+        hot_keys: None,
     }
 }
 

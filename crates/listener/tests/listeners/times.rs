@@ -75,6 +75,50 @@ fn commands_of_one_round_in_64_are_timed_by_operation_and_outcome() {
 }
 
 #[test]
+fn keys_read_in_timed_rounds_are_counted_whether_they_are_found_or_not() {
+    with_each(&one_thread(), 1024, |protocol, server| {
+        let mut client = server.connect();
+        client.check(&protocol.set("hot", "1"), protocol.stored());
+        client.check(&protocol.set("warm", "2"), protocol.stored());
+        let (gets, answers) = (
+            [protocol.get("hot"), protocol.get("warm"), protocol.get("hot"), protocol.get("absent")].concat(),
+            [protocol.found("hot", "1"), protocol.found("warm", "2"), protocol.found("hot", "1")].concat()
+                + protocol.missed(),
+        );
+        for _ in 0..8 * ROUNDS {
+            client.check(&gets, &answers);
+        }
+        ping(&mut client, protocol);
+        let (keys, sampled) = server.hot_keys();
+        assert!((7 * 4..=9 * 4).contains(&sampled), "{protocol:?}: one round in 64, {sampled} keys");
+        let shares: Vec<_> = keys.iter().map(|hot| (&*hot.key, hot.share)).collect();
+        assert_eq!(shares, [(&b"hot"[..], 0.5), (b"absent", 0.25), (b"warm", 0.25)], "{protocol:?}");
+    });
+}
+
+#[test]
+fn keys_to_be_fetched_count_as_read_once() {
+    for protocol in Protocol::ALL {
+        let slow = slow();
+        let server = match protocol {
+            Protocol::Memcached => Server::read_through(one_thread(), slow.clone()),
+            Protocol::Redis => Server::redis_read_through(one_thread(), slow.clone()),
+        };
+        let mut client = server.connect();
+        for number in 0..2 * ROUNDS {
+            let key = format!("key:{number}");
+            client.send(protocol.get(&key).as_bytes());
+            eventually("the key is fetched", || slow.is_asked(&key));
+            slow.answer(&key, Ok(None));
+            client.expect(protocol.missed());
+        }
+        let (keys, sampled) = server.hot_keys();
+        assert!((1..=3).contains(&sampled), "{protocol:?}: one round in 64, {sampled} keys");
+        assert_eq!(keys.len() as u64, sampled, "{protocol:?}");
+    }
+}
+
+#[test]
 fn fetched_keys_are_all_timed() {
     for protocol in Protocol::ALL {
         let slow = slow();

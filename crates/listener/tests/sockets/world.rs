@@ -118,6 +118,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         standings: None,
         times: Arc::default(),
         batches: None,
+        hot_keys: None,
     };
     let cache = cache();
     let backends = backends::late(Arc::clone(&cache));

@@ -8,10 +8,13 @@ use super::held::Held;
 use crate::core::Core;
 
 /// Records the times of a stage's keys: of those that the cache alone answers only if the request
-/// is sampled, as at listeners.
+/// is sampled, as at listeners. The keys of a sampled request count as reads of hot keys.
 pub(super) fn record(core: &Core, Stage { request, begun_after, .. }: &Stage, is_sampled: bool) {
     let mut times = Vec::new();
     for (query, answers) in request.queries() {
+        if is_sampled {
+            query.keys.iter().for_each(|key| core.hot_keys.note(query.partition, key));
+        }
         let has_store = core.backend(query.backend).is_some();
         let ends = answers.map(|(_, answer)| (outcome(&answer, has_store), answer.latency));
         // Keys end together, hits at the look-up and misses with their call.

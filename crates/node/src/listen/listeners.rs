@@ -197,6 +197,7 @@ impl Listeners {
             standings: standings(core),
             times: Arc::clone(&core.times),
             batches: batches(core, setup.requests),
+            hot_keys: Some(Arc::clone(&core.hot_keys)),
             connection_limit: Arc::clone(&self.connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
             background: Some(Arc::clone(&core.background) as Arc<dyn BackgroundWork>),

@@ -31,7 +31,7 @@ use sherwood_config::{
 use sherwood_control::{Levels, Pin};
 use sherwood_dispatch::AdmitChoice;
 use sherwood_model::query_times::QueryTimes;
-use sherwood_model::{BackendId, CachePlan, PartitionId, ResourceKind, SeededState, SloStanding};
+use sherwood_model::{BackendId, CachePlan, HotKeys, PartitionId, ResourceKind, SeededState, SloStanding};
 use sherwood_policy::{Controller, Policy, StartSize, by_name};
 use sherwood_ports::access::Refusals;
 use sherwood_ports::http::Routers;
@@ -269,11 +269,13 @@ impl Node {
     }
 }
 
-/// Starts the control thread, which also ends clients' batches and takes the history's readings.
+/// Starts the control thread, which also ends clients' batches, fades hot keys and takes the
+/// history's readings.
 fn control_thread(core: &Arc<Core>) -> io::Result<Worker> {
     let recorded = Arc::clone(core);
     let record = move |now| {
         recorded.batches.expire(now);
+        recorded.hot_keys.fade(now);
         history::record(&recorded, now)
     };
     threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control), record)
@@ -443,8 +445,7 @@ impl Parts {
         (keeper, resident_limit): (Thread, Option<Arc<Limit>>),
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
-        let names = Arc::new(names(setup));
-        let tenancy = setup.tenancy.clone().map(Arc::new);
+        let (names, tenancy) = (Arc::new(names(setup)), setup.tenancy.clone().map(Arc::new));
         let deadlines = Arc::new(DeadlineCounts::default());
         let parts = self.control_parts(setup, &names, &deadlines);
         let instances = instances_of(setup);
@@ -460,6 +461,7 @@ impl Parts {
         control.start().expect("the baselines fit the cache");
         Ok(Core {
             batches: batches(setup, clock, &telemetry, &names, entropy.draw()),
+            hot_keys: Arc::new(HotKeys::new(setup.partitions.len(), entropy.draw())),
             clock,
             names,
             cache,

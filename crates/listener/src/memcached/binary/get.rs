@@ -47,7 +47,7 @@ impl Session<'_> {
         });
         if found == Some(true) {
             self.counters.increment(Count::GetHits);
-            self.ended.note(target, Operation::Get, true);
+            self.ended.note_hit(target, name);
             if let Some(exptime) = touch {
                 self.touch_at(moment, target, name, exptime);
             }
@@ -59,6 +59,7 @@ impl Session<'_> {
             self.remove(moment, target, name);
         }
         if target.read_through && self.shared.service.backends.is_some() {
+            self.ended.note_read(target, name);
             let key = Bytes::copy_from_slice(key);
             let name = key.slice_ref(&key[key.len() - name.len()..]);
             return Some(Miss { at: out.len(), target, echo, quiet, with_key, key, name });

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use crate::backends::{FetchFailure, FetchResult, FetchedValue};
 use sherwood_cache::{Change, Item, ItemKind, Marks, NewCas};
-use sherwood_model::query_times::Operation;
 use sherwood_model::{Instant, Tags};
 use sherwood_wire::memcached::{Expires, KEY_BYTES_MAX, Meta, MetaOptions, reply};
 
@@ -67,16 +66,17 @@ impl Session<'_> {
         match self.read(asked, &options, idle, out) {
             Read::Answered => {
                 self.counters.increment(Count::GetHits);
-                self.ended.note(asked.target, Operation::Get, true);
+                self.ended.note_hit(asked.target, asked.name);
             }
             Read::Unsettled { hit } => {
                 self.counters.increment(Count::GetHits);
-                self.ended.note(asked.target, Operation::Get, true);
+                self.ended.note_hit(asked.target, asked.name);
                 self.settle(asked, &options, Before { hit, idle }, None, out);
             }
             Read::Absent => {
                 self.counters.increment(Count::GetMisses);
                 if asked.target.read_through && self.shared.service.backends.is_some() {
+                    self.ended.note_read(asked.target, asked.name);
                     return Some(asked.wanted());
                 }
                 self.ended.note_miss(asked.target, asked.name);

@@ -69,6 +69,7 @@ fn listener() -> Listener {
         standings: Some(Arc::new(Quotas)),
         times: Arc::default(),
         batches: None,
+        hot_keys: None,
     })
 }
 
