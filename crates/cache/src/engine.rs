@@ -7,7 +7,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sherwood_model::{CachePlan, Instant, PartitionId, SeededState};
+use sherwood_model::{CachePlan, DeadlineClass, Instant, PartitionId, SeededState};
 
 use crate::access::Access;
 use crate::background::Background;
@@ -302,10 +302,22 @@ impl Cache {
         access: &Access,
         read: impl FnOnce(Item<'_>) -> R,
     ) -> Option<R> {
+        self.inspect(partition, key, access, |item, _| read(item))
+    }
+
+    /// Reads an item like [`Self::peek`], with the deadline class that it is in.
+    pub fn inspect<R>(
+        &self,
+        partition: PartitionId,
+        key: &[u8],
+        access: &Access,
+        read: impl FnOnce(Item<'_>, DeadlineClass) -> R,
+    ) -> Option<R> {
         let lookup = self.lookup(partition, key);
         let shard = self.shard(&lookup).read();
         let record = shard.find(&lookup)?;
-        self.visibility(&record, access).is_seen().then(|| read(record.item()))
+        let read = || read(record.item(), DeadlineClass(record.class()));
+        self.visibility(&record, access).is_seen().then(read)
     }
 
     /// Stores an item, replacing an older one, and returns its CAS.

@@ -20,44 +20,44 @@ use crate::core::Core;
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Backend")]
 pub(crate) struct BackendView {
-    name: String,
+    pub(super) name: String,
     /// Kind of its stores; null if it has none.
     kind: Option<String>,
-    replicas: usize,
+    pub(super) replicas: usize,
     /// The limits in force; null for a backend that cannot be limited.
     limits: Option<LimitsView>,
     /// Keys since the start, by what became of them.
-    keys: KeysView,
+    pub(super) keys: KeysView,
     /// The replicas, in the order of the configuration.
-    replica_states: Vec<ReplicaView>,
+    pub(super) replica_states: Vec<ReplicaView>,
 }
 
 /// Keys that a backend was asked for since the start.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "BackendKeys")]
-struct KeysView {
+pub(super) struct KeysView {
     /// All keys that the cache did not have.
-    asked: u64,
+    pub(super) asked: u64,
     /// Keys whose call failed.
-    failed: u64,
+    pub(super) failed: u64,
     /// Keys that were not answered within the timeout.
-    timed_out: u64,
+    pub(super) timed_out: u64,
     /// Keys that a bound, a rate or an admission rule refused.
-    rejected: u64,
+    pub(super) rejected: u64,
     /// Keys answered with a stale value.
-    stale: u64,
+    pub(super) stale: u64,
 }
 
 /// A replica of a backend at this moment.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Replica")]
-struct ReplicaView {
+pub(super) struct ReplicaView {
     /// False while the replica gets no calls because those before have failed.
-    up: bool,
+    pub(super) up: bool,
     /// Calls that it works on.
-    in_flight: u32,
+    pub(super) in_flight: u32,
     /// Calls that wait for it.
-    waiting: u32,
+    pub(super) waiting: u32,
 }
 
 impl KeysView {
@@ -131,6 +131,10 @@ impl JsonSchema for LimitChange {
 }
 
 pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<BackendView>> {
+    Json(views(&core))
+}
+
+pub(super) fn views(core: &Core) -> Vec<BackendView> {
     let view = |(index, name): (usize, &String)| {
         let backend = core.backends[index].as_ref();
         let stats = backend.map(|backend| backend.stats());
@@ -148,7 +152,7 @@ pub(crate) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<BackendView>
             replica_states: stats.iter().flat_map(|stats| &stats.replicas).map(ReplicaView::from).collect(),
         }
     };
-    Json(core.names.backends().iter().enumerate().map(view).collect())
+    core.names.backends().iter().enumerate().map(view).collect()
 }
 
 pub(crate) async fn limit(

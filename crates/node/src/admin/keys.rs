@@ -88,7 +88,7 @@ fn tenant(
 }
 
 /// The reply to a write whose tenant is unknown, or missing where there is no default one.
-fn no_tenant(core: &Core, name: Option<&str>) -> Problem {
+pub(super) fn no_tenant(core: &Core, name: Option<&str>) -> Problem {
     match name {
         Some(name) => Problem::not_found("tenant", name, core.names.tenants()),
         None => {
@@ -156,7 +156,7 @@ fn unexpected_query(why: &str) -> Problem {
 }
 
 /// Checks that a key has 1 to [`KEY_BYTES_MAX`] bytes.
-fn check(key: &str) -> Result<(), Problem> {
+pub(super) fn check(key: &str) -> Result<(), Problem> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
     }

@@ -5,7 +5,9 @@ mod backends;
 mod control;
 mod events;
 mod history;
+mod hot_keys;
 mod invalidate;
+mod key_view;
 mod keys;
 mod mrc;
 mod operation;
@@ -16,6 +18,7 @@ mod reference;
 mod reload;
 mod routes;
 mod standing;
+mod status_page;
 mod tenants;
 
 use std::sync::Arc;
@@ -30,6 +33,7 @@ use sherwood_model::units::quoted;
 use sherwood_ports::http::{Problem, form};
 
 pub(crate) use events::STREAMS_MAX;
+pub(crate) use hot_keys::tells_keys;
 
 use crate::core::Core;
 use crate::observe::metrics;

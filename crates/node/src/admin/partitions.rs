@@ -34,6 +34,9 @@ pub(crate) struct PartitionView {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
+    /// Latency of its queries in the window of requests used for decisions, a minute by default;
+    /// null where there were none, and on a node of more than 64 partitions.
+    pub(crate) latency_ms: Option<LatencyView>,
     /// Minimum of the partition's budget, bytes.
     pub(crate) min_bytes: u64,
     /// Maximum of the partition's budget, bytes; null for no limit.
@@ -46,6 +49,14 @@ pub(crate) struct PartitionView {
     /// cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instance: Option<InstanceView>,
+}
+
+/// Percentiles of the latency of a partition's queries, milliseconds.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "PartitionLatency")]
+pub(crate) struct LatencyView {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
 }
 
 /// A deadline class of a partition, as the admin API shows it.
@@ -102,6 +113,7 @@ pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
             hits: usage.hits,
             misses: usage.misses,
             evictions: usage.evictions,
+            latency_ms: latency(core, PartitionId::from_index(index)),
             min_bytes: pin.min_bytes,
             max_bytes: pin.max_bytes,
             dry_run: pin.dry_run,
@@ -110,6 +122,12 @@ pub(crate) fn views(core: &Core) -> Vec<PartitionView> {
         }
     };
     core.names.partitions().iter().enumerate().zip(&pins).map(view).collect()
+}
+
+fn latency(core: &Core, partition: PartitionId) -> Option<LatencyView> {
+    let sketch = core.telemetry.partition_sketch(core.clock.now(), partition)?;
+    let &[p50, p99] = &sketch.quantiles([0.5, 0.99])[..] else { return None };
+    Some(LatencyView { p50: millis(p50), p99: millis(p99) })
 }
 
 fn classes(core: &Core, partition: PartitionId) -> Vec<ClassView> {

@@ -10,8 +10,8 @@ use axum::routing::{MethodFilter, on};
 
 use super::operation::{Operation, Route, document};
 use super::{
-    backends, control, events, exposition, history, invalidate, keys, mrc, partitions, ready, recording,
-    reload, standing, tenants,
+    backends, control, events, exposition, history, hot_keys, invalidate, key_view, keys, mrc, partitions,
+    ready, recording, reload, standing, status_page, tenants,
 };
 use crate::control::{ControlView, DivisionView, SaidTrade, TenantsView};
 use crate::core::Core;
@@ -94,7 +94,7 @@ pub(super) fn all() -> Routes {
         )
         .get(
             "/status",
-            standing::page,
+            status_page::show,
             op("status", "The state of the node as a page of text").answers_with(TEXT),
         )
         .get(
@@ -156,6 +156,24 @@ fn requests(routes: Routes) -> Routes {
 
 fn keys(routes: Routes) -> Routes {
     routes
+        .get(
+            "/v1/hot-keys",
+            hot_keys::show,
+            op("hotKeys", "The keys of each partition that are read most, of a sample of the reads")
+                .query::<hot_keys::Asked>()
+                .answers::<Vec<hot_keys::HotKeysView>>()
+                .refuses(404, "The partition is unknown.")
+                .refuses(409, "Another cache holds the partitions."),
+        )
+        .get(
+            "/v1/keys/{backend}/{*key}",
+            key_view::show,
+            op("key", "What the cache holds of a key; counts as no use of it")
+                .query::<key_view::Asked>()
+                .answers::<key_view::KeyView>()
+                .refuses(404, "The backend or tenant is unknown.")
+                .refuses(409, "Another cache holds the partitions."),
+        )
         .put(
             "/v1/keys/{backend}/{*key}",
             keys::put,

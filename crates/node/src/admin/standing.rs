@@ -1,7 +1,6 @@
-//! `/v1/rbc`, `/v1/slo`, `/v1/reports` and the text page: latency of requests against their SLOs.
+//! `/v1/rbc`, `/v1/slo` and `/v1/reports`: latency of requests against their SLOs.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,6 @@ use sherwood_ports::http::{Problem, Text, WholeBody, json_at, listed};
 use sherwood_process::clock::millis;
 
 use super::aside::aside;
-use super::partitions::views;
 use crate::core::Core;
 use crate::observe::telemetry::Rbc;
 use crate::slos::{Counted, Outcomes};
@@ -247,69 +245,4 @@ fn finish(
     let latency = Duration::from_micros(report.latency_us);
     let counted = slos.counted(report.class.as_deref(), tenant);
     Ok((report.t, counted, FinishedRequest::new(latency, blocking).of(tenant)))
-}
-
-/// Answers with a text page of the node's state, for terminals.
-pub(crate) async fn page(State(core): State<Arc<Core>>) -> Result<String, Problem> {
-    aside(core, page_text).await
-}
-
-/// List of the HTTP port's paths, shown on the text page.
-const PATHS: &str = "
-GET     / /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/history /v1/backends
-GET     /v1/tenants /v1/events /v1/openapi.json /metrics
-POST    /v1/requests /v1/reports /v1/traces /v1/invalidate /v1/recording /v1/reload
-PUT     /v1/keys/BACKEND/KEY /v1/partitions/NAME /v1/tenants/NAME /v1/control /v1/backends/NAME/limit
-DELETE  /v1/keys/BACKEND/KEY
-";
-
-fn page_text(core: &Arc<Core>) -> String {
-    let (slo, standing) = core.telemetry.slo();
-    let mut text =
-        format!("Sherwood {}, up {} s\n\n", env!("CARGO_PKG_VERSION"), core.clock.uptime().as_secs());
-    let none = || "none observed at /v1/requests, /v1/reports and /v1/traces".to_owned();
-    let current = standing.current.map_or_else(none, |p| format!("{:.1} ms", millis(p)));
-    let _ = writeln!(
-        text,
-        "request P{}: {current}; bound {} ms; violated in {} of {} observations",
-        slo.percentile,
-        millis(slo.bound),
-        standing.violations,
-        standing.observations
-    );
-    let total = core.cache.total();
-    let _ = writeln!(text, "policy: {}", core.control().policy());
-    let _ = writeln!(
-        text,
-        "cache: {} of {} bytes, {} items\n",
-        total.used_bytes, total.budget_bytes, total.items
-    );
-    let _ =
-        writeln!(text, "{:<24}{:>16}{:>16}{:>12}{:>10}", "partition", "allocated", "used", "items", "hits");
-    for view in views(core) {
-        let look_ups = view.hits + view.misses;
-        let ratio = if look_ups == 0 {
-            "-".to_owned()
-        } else {
-            format!("{:.1}%", 100.0 * view.hits as f64 / look_ups as f64)
-        };
-        let _ = writeln!(
-            text,
-            "{:<24}{:>16}{:>16}{:>12}{:>10}",
-            view.name, view.allocated_bytes, view.used_bytes, view.items, ratio
-        );
-    }
-    for backend in core.backends.iter().flatten() {
-        let failed: Vec<_> =
-            backend.errors.counts().iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-        if !failed.is_empty() {
-            let _ = writeln!(text, "failed at {} since the start: {}", backend.name, failed.join(", "));
-        }
-    }
-    text.push_str("\nlately:\n");
-    for event in core.events.latest().iter().rev().take(20) {
-        let _ = writeln!(text, "  {}", event.message);
-    }
-    text.push_str(PATHS);
-    text
 }

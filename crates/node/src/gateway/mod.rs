@@ -33,8 +33,8 @@ use crate::deadlines::DeadlineOutcomes;
 use crate::slos::Counted;
 use crate::spans::request_id;
 
-pub(crate) use body::{AskedRequest, RequestAnswer};
-use body::{Form, KeyAnswer, Refusal, VALUES_BYTES_MAX};
+pub(crate) use body::{AskedRequest, Form, RequestAnswer};
+use body::{KeyAnswer, Refusal, VALUES_BYTES_MAX};
 use held::{Held, Lack, Room};
 use spans::RequestSpan;
 use traffic::Traffic;
@@ -364,7 +364,9 @@ fn record_queries(core: &Core, now: Instant, Stage { request, begun_after, .. }:
         // are few different latencies.
         for equal in answers.chunk_by(|a, b| a.2.latency == b.2.latency) {
             let (backend, latency) = (equal[0].0, equal[0].2.latency.saturating_sub(*begun_after));
-            core.telemetry.query(now, backend, latency, equal.len() as u64);
+            if let Some(partition) = core.partition(equal[0].2.demand.tenant, backend) {
+                core.telemetry.query(now, partition, latency, equal.len() as u64);
+            }
             let missed = equal.iter().filter(|(_, _, answer)| answer.waited).count();
             if missed > 0 {
                 core.telemetry.miss(now, backend, latency, missed as u64);

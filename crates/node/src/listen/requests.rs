@@ -62,7 +62,7 @@ impl BatchRequests for NodeBatchRequests {
 
     fn record_queries(&self, partition: PartitionId, latency: Duration, keys: u64, end: KeyEnd) {
         let (backend, now) = (self.partitions[partition.index()].backend, self.clock.now());
-        self.telemetry.latency(now, backend, latency, keys);
+        self.telemetry.latency(now, partition, latency, keys);
         if end != KeyEnd::Hit {
             self.telemetry.miss(now, backend, latency, keys);
         }

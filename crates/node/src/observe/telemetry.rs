@@ -7,14 +7,15 @@ use std::time::Duration;
 use sherwood_config::SloSetup;
 use sherwood_model::history::Percentiles;
 use sherwood_model::{
-    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, RequestSelection,
+    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, PartitionId, RequestSelection,
     RequestSnapshot, Slo, SloMonitor, SloStanding,
 };
 use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
+use crate::observe::query_windows::QueryWindows;
 use crate::slos::{Counted, Outcomes, SharedOutcomes, Slos, within};
 
-/// Windows over finished requests and over query latencies per backend.
+/// Windows over finished requests and over query latencies.
 ///
 /// Updated once per request (and once per query for its sketch), each time under a lock of its own;
 /// slower work such as sorting is done on copies outside of the locks.
@@ -28,7 +29,8 @@ pub(crate) struct Telemetry {
     slo_bound_ns: AtomicU64,
     outcomes: SharedOutcomes,
     slos: Slos,
-    queries: Vec<Mutex<LatencyWindow>>,
+    queries: QueryWindows,
+    backends: usize,
     /// Latencies of queries that missed the cache, kept only while a policy needs them.
     misses: Vec<Mutex<LatencyWindow>>,
     timing_misses: AtomicBool,
@@ -59,10 +61,10 @@ pub(crate) struct Observed {
 }
 
 impl Telemetry {
-    /// Creates empty windows for `backends` backends.
+    /// Creates empty windows for `backends` backends; `of_partitions` has that of each partition.
     #[must_use]
     pub(crate) fn new(
-        backends: usize,
+        (backends, of_partitions): (usize, Vec<BackendId>),
         (slo, slos): (Slo, &[SloSetup]),
         rbc_window: Duration,
         now: Instant,
@@ -74,7 +76,8 @@ impl Telemetry {
             slo_bound_ns: AtomicU64::new(nanos(slo.bound)),
             outcomes: SharedOutcomes::default(),
             slos: Slos::new(slos, now),
-            queries: windows(backends, rbc_window),
+            queries: QueryWindows::new(backends, of_partitions, rbc_window),
+            backends,
             misses: windows(backends, rbc_window),
             timing_misses: AtomicBool::new(false),
             rbc_window,
@@ -129,18 +132,16 @@ impl Telemetry {
         told > 0 && now.since(Instant::from_nanos(told)) <= self.rbc_window
     }
 
-    /// Records that `backend`, or its cache partition, answered `keys` keys of the gateway after
+    /// Records that `partition`, or its backend, answered `keys` keys of the gateway after
     /// `latency`.
-    pub(crate) fn query(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
+    pub(crate) fn query(&self, now: Instant, partition: PartitionId, latency: Duration, keys: u64) {
         self.keys.fetch_add(keys, Relaxed);
-        self.latency(now, backend, latency, keys);
+        self.latency(now, partition, latency, keys);
     }
 
     /// Records the latency of `keys` keys, which may not be the gateway's.
-    pub(crate) fn latency(&self, now: Instant, backend: BackendId, latency: Duration, keys: u64) {
-        if let Some(window) = self.queries.get(backend.index()) {
-            lock(window).record_times(now, latency, keys);
-        }
+    pub(crate) fn latency(&self, now: Instant, partition: PartitionId, latency: Duration, keys: u64) {
+        self.queries.record(now, partition, latency, keys);
     }
 
     /// Records that `backend` answered `keys` keys, or failed to, after `latency`, if misses are
@@ -189,7 +190,14 @@ impl Telemetry {
     /// decisions.
     #[must_use]
     pub(crate) fn query_sketch(&self, now: Instant, backend: BackendId) -> LatencySketch {
-        self.queries.get(backend.index()).map(|window| lock(window).sketch(now)).unwrap_or_default()
+        self.queries.of_backend(now, backend)
+    }
+
+    /// Returns the latencies of the queries of a partition in that window; none if the node has too
+    /// many partitions to tell them apart.
+    #[must_use]
+    pub(crate) fn partition_sketch(&self, now: Instant, partition: PartitionId) -> Option<LatencySketch> {
+        self.queries.of_partition(now, partition)
     }
 
     /// Returns the number of requests that each backend blocked (by the slowest query), counting
@@ -198,7 +206,7 @@ impl Telemetry {
     pub(crate) fn rbc(&self, now: Instant, band: Band) -> Rbc {
         let selection = self.selection(now);
         let reach = selection.reach();
-        Rbc { reach, counts: RequestSnapshot::from(selection).blocking_counts(band, self.queries.len()) }
+        Rbc { reach, counts: RequestSnapshot::from(selection).blocking_counts(band, self.backends) }
     }
 
     /// Returns the SLOs of classes and tenants.
@@ -218,7 +226,7 @@ impl Telemetry {
                 let blocking = if requests.count() < BAND_REQUESTS_MIN {
                     self.rbc(now, band).counts
                 } else {
-                    requests.blocking_counts(band, self.queries.len())
+                    requests.blocking_counts(band, self.backends)
                 };
                 *lock(&self.observed) = Observed { latency: Percentiles::from(&requests), blocking };
                 requests

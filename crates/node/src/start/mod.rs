@@ -405,7 +405,8 @@ impl Parts {
         deadlines: &Arc<DeadlineCounts>,
     ) -> ControlParts {
         let Engine { clock, cache, .. } = &self.engine;
-        let (backends, slos) = (setup.backends.len(), (setup.slo, &setup.slos[..]));
+        let of_partitions = names.partitions().iter().map(|partition| partition.backend).collect();
+        let (backends, slos) = ((setup.backends.len(), of_partitions), (setup.slo, &setup.slos[..]));
         ControlParts {
             clock: *clock,
             names: Arc::clone(names),

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::StartError;
+use crate::admin::tells_keys;
 use crate::core::Core;
 use crate::dashboard::files::is_file;
 
@@ -66,6 +67,7 @@ impl Port {
             read_tokens: tokens("[admin] read_token_file", read_token_file)?,
             bound,
             is_page: is_file,
+            tells_keys,
         };
         let open = |files: &TlsFiles| Tls::open(files.clone(), kind.speaks_http2).map(Arc::new);
         let tls = tls.as_ref().map(open).transpose()?;

@@ -162,8 +162,13 @@ fn token_gives_full_access_and_read_token_gives_read_access() {
         let refused = ask("/v1/requests", &[&["-H", &read], args].concat());
         assert!(refused.status == 403 && refused.body.contains("may only read"), "{refused:?}");
     }
+    for path in ["/v1/hot-keys", "/v1/keys/catalog/a"] {
+        assert_eq!(ask(path, &["-H", &full]).status, 200);
+        let refused = ask(path, &["-H", &read]);
+        assert!(refused.status == 403 && refused.body.contains("may not see clients' keys"), "{refused:?}");
+    }
     let metrics = ask("/metrics", &["-H", &full]).body;
-    for (reason, count) in [("token", 6), ("read_only", 2), ("host", 0), ("origin", 0)] {
+    for (reason, count) in [("token", 6), ("read_only", 4), ("host", 0), ("origin", 0)] {
         let sample = format!("sherwood_http_refused_requests_total{{reason=\"{reason}\"}} {count}\n");
         assert!(metrics.contains(&sample), "{sample} in {metrics}");
     }

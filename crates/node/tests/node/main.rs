@@ -23,6 +23,7 @@ mod gateway;
 mod golden;
 mod instances;
 mod invalidation;
+mod keys;
 mod listeners;
 mod meta;
 #[path = "../../../listener/tests/common/missing.rs"]

@@ -32,6 +32,9 @@ pub struct Guard {
     pub bound: SocketAddr,
     /// A function that returns true for the paths of the dashboard's files, which need no token.
     pub is_page: fn(&str) -> bool,
+    /// A function that returns true for the paths whose answers contain keys of clients, for which
+    /// read access is not enough.
+    pub tells_keys: fn(&str) -> bool,
 }
 
 /// Reason for refusing an HTTP request.
@@ -40,6 +43,7 @@ enum Why {
     NoToken,
     WrongToken,
     ReadOnly,
+    NoKeys,
     Foreign(Foreign),
 }
 
@@ -60,7 +64,7 @@ impl Refusals {
     fn note(&self, why: Why) {
         let at = match why {
             Why::NoToken | Why::WrongToken => 0,
-            Why::ReadOnly => 1,
+            Why::ReadOnly | Why::NoKeys => 1,
             Why::Foreign(Foreign::Host) => 2,
             Why::Foreign(Foreign::Origin) => 3,
         };
@@ -107,10 +111,12 @@ impl Guard {
         }
         match &self.read_tokens {
             Some(tokens) if tokens.know(token) => {
-                if reads {
-                    Ok(())
-                } else {
+                if !reads {
                     Err(Why::ReadOnly)
+                } else if (self.tells_keys)(request.uri().path()) {
+                    Err(Why::NoKeys)
+                } else {
+                    Ok(())
                 }
             }
             _ => Err(Why::WrongToken),
@@ -154,6 +160,9 @@ fn answer(why: Why) -> (StatusCode, &'static str) {
         ),
         Why::ReadOnly => {
             (StatusCode::FORBIDDEN, "this token may only read (GET): send one of the node's token_file")
+        }
+        Why::NoKeys => {
+            (StatusCode::FORBIDDEN, "this token may not see clients' keys: send one of the node's token_file")
         }
         Why::Foreign(Foreign::Host) => (
             StatusCode::FORBIDDEN,
