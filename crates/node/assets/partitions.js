@@ -1,11 +1,12 @@
-// The partitions as a table, and one of them in detail: its curve, and its pins.
+// The partitions as a table, and one of them in detail: its curve, its keys, and its pins.
 
 import uPlot from './uPlot.esm.js';
 import { get, segment } from './api.js';
 import { colour, token } from './colours.js';
 import { change } from './control.js';
 import { byId, el, say, setText } from './dom.js';
-import { SIZE_STEPS, bytes, count, exactBytes, parseBytes, percent, tidy } from './format.js';
+import { SIZE_STEPS, bytes, count, exactBytes, ms, parseBytes, percent, tidy } from './format.js';
+import { Keys } from './keys.js';
 
 /** Rows that are shown at a time. */
 const ROWS_MAX = 50;
@@ -17,6 +18,7 @@ export class Partitions {
     this.all = [];
     this.rows = new Map();
     this.curve = new Curve();
+    this.keys = new Keys();
     byId('filter').addEventListener('input', () => this.render());
     byId('detail-close').addEventListener('click', () => this.close());
     byId('pins').addEventListener('submit', (event) => { event.preventDefault(); this.savePins(); });
@@ -30,7 +32,10 @@ export class Partitions {
     this.all = partitions;
     this.total = total;
     this.render();
-    if (this.open) this.curve.refresh(this.open);
+    if (this.open) {
+      this.curve.refresh(this.open);
+      this.keys.refresh();
+    }
   }
 
   repaint() { this.render(true); this.curve.draw(true); }
@@ -59,7 +64,7 @@ export class Partitions {
     const button = el('button', { type: 'button', class: 'link', 'aria-expanded': 'false', 'aria-controls': 'detail', onclick: () => this.choose(name) }, name);
     const bar = el('span', { class: 'bar' }, el('span', { class: 'used' }));
     bar.style.setProperty('--swatch', colour(name));
-    const cells = Object.fromEntries(['allocated', 'used', 'items', 'ratio', 'pin'].map((part) => [part, cell(part)]));
+    const cells = Object.fromEntries(['allocated', 'used', 'items', 'ratio', 'p50', 'p99', 'pin'].map((part) => [part, cell(part)]));
     const label = el('span', { class: 'figure' });
     cells.allocated.append(bar, label);
     this.rows.set(name, { ...cells, button, bar, label });
@@ -75,6 +80,8 @@ export class Partitions {
     setText(row.used, bytes(used));
     setText(row.items, count(partition.items));
     setText(row.ratio, hits + misses > 0 ? percent(hits / (hits + misses)) : '–');
+    setText(row.p50, ms(partition.latency_ms?.p50));
+    setText(row.p99, ms(partition.latency_ms?.p99));
     setText(row.pin, pinWords(partition));
     row.button.setAttribute('aria-expanded', String(partition.name === this.open));
   }
@@ -88,7 +95,7 @@ export class Partitions {
     byId('detail').hidden = false;
     setText(byId('detail-name'), name);
     this.showPins(this.find(name));
-    await this.curve.start(name, this.total);
+    await Promise.all([this.curve.start(name, this.total), this.keys.start(this.find(name))]);
     byId('detail').scrollIntoView({ block: 'nearest', behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth' });
     byId('detail-name').focus({ preventScroll: true });
   }

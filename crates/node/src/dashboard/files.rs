@@ -47,6 +47,7 @@ pub(super) static FILES: &[File] = &[
     file!("dom.js", SCRIPT),
     file!("format.js", SCRIPT),
     file!("history.js", SCRIPT),
+    file!("keys.js", SCRIPT),
     file!("limits.js", SCRIPT),
     file!("partitions.js", SCRIPT),
     file!("summary.js", SCRIPT),

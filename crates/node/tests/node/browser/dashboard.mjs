@@ -158,6 +158,38 @@ await step('a partition has a curve with another size, and pins', async () => {
   await page.click('#detail-close');
 });
 
+await step('keys read most are listed, and a key is described without its value unless asked', async () => {
+  const choose = (page) => page.evaluate(() => [...document.querySelectorAll('#partitions button')].find((button) => button.textContent === 'catalog').click());
+  await choose(page);
+  await page.waitForFunction(() => [...document.querySelectorAll('#hot-keys li')].some((item) => /^a\d/.test(item.textContent)));
+  await page.evaluate(() => [...document.querySelectorAll('#hot-keys button')].find((button) => button.textContent === 'a').click());
+  await says(page, 'key-facts', 'in the cache');
+  assert.equal(await page.$eval('#key-value', (value) => value.hidden), true);
+  await page.$eval('#key-value-show', (button) => button.click());
+  await says(page, 'key-value', '^1$');
+  await accessibility(page, 'key');
+  await picture(page, 'key');
+  const markup = '<img src=x onerror="window.broken=1">';
+  await page.$eval('#key-name', (input) => { input.value = ''; });
+  await page.type('#key-name', markup);
+  await page.keyboard.press('Enter');
+  await says(page, 'key-facts', 'not in the cache');
+  assert.equal(await text(page, 'key-title'), markup);
+  assert.equal(await page.evaluate(() => window.broken), undefined);
+  await page.click('#detail-close');
+  const narrow = await open(url, { width: 360 });
+  await ready(narrow.page);
+  await narrow.page.waitForSelector('#partitions button');
+  await choose(narrow.page);
+  await narrow.page.waitForSelector('#hot-keys li');
+  await accessibility(narrow.page, 'partition open, 360 px');
+  const overflow = await narrow.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(overflow <= 0, `${overflow} px too wide`);
+  await picture(narrow.page, 'key-360');
+  assert.deepEqual([...narrow.wrong, ...narrow.outside], []);
+  await narrow.page.close();
+});
+
 await step('both themes at both sizes have no accessibility violation', async () => {
   for (const theme of ['light', 'dark']) {
     for (const width of [1280, 360]) {
