@@ -74,7 +74,7 @@ enum Command {
     Policy(policy::Args),
     /// Shows how a node divides cache and units among its tenants
     Tenants(tenants::Args),
-    /// Shows a running node live: latencies, partitions, tenants, decisions
+    /// Shows a running node live: latencies, partitions, backends, keys, decisions
     Top(top::Args),
     /// Simulates a service of application servers and backends under an allocation policy
     Sim(sim::Args),

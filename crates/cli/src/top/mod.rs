@@ -3,6 +3,7 @@
 //! A thread asks the node; the main thread waits for keys and draws, so that a node that does not
 //! answer never blocks the keys. The picture is a pure function of [`State`].
 
+mod lists;
 mod screen;
 mod seen;
 mod state;
@@ -29,7 +30,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Columns of the text that `--once` prints.
 const TEXT_COLUMNS: u16 = 100;
 
-/// Shows a running node live: latencies, partitions, tenants, decisions
+/// Shows a running node live: latencies, partitions, backends, keys, decisions
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   sherwood top                                    the node on this machine

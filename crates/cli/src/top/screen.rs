@@ -10,6 +10,7 @@ use ratatui::widgets::{
     Block, Cell, Clear, Paragraph, Row as TableRow, Sparkline, SparklineBar, Table, Widget,
 };
 
+use super::lists;
 use super::seen::{Seen, last};
 use super::state::{List, Row, Sort, State};
 use crate::policy::plain;
@@ -166,6 +167,8 @@ fn curve(title: Rect, area: Rect, buf: &mut Buffer, seen: &Seen) {
 fn list(area: Rect, buf: &mut Buffer, state: &State, seen: &Seen) {
     match state.list {
         List::Partitions => partitions(area, buf, state),
+        List::Backends => lists::backends(area, buf, state),
+        List::Keys => lists::keys(area, buf, state, seen),
         List::Tenants => tenants(area, buf, state, seen),
         List::Events => events(area, buf, seen, state.offset),
     }
@@ -303,7 +306,7 @@ fn milliseconds(ms: Option<f64>) -> String {
 }
 
 /// Formats a rate per second in few columns.
-fn rate(per_s: f64) -> String {
+pub(super) fn rate(per_s: f64) -> String {
     match per_s {
         ..99.95 => format!("{per_s:.1}"),
         ..99_999.5 => words::count(per_s.round() as u64),
@@ -311,11 +314,11 @@ fn rate(per_s: f64) -> String {
     }
 }
 
-const KEYS: &str = "q quits  p pauses  Tab: partitions, tenants, events  ? more keys";
+const KEYS: &str = "q quits  p pauses  Tab: other lists  ? more keys";
 const HELP: [&str; 8] = [
     "q, Esc     quit",
     "p, space   pause and go on",
-    "Tab        partitions, tenants, events",
+    "Tab        partitions, backends, hot keys, tenants, events",
     "b s m l n  sort partitions by blocking, size,",
     "           misses, latency, name",
     "arrows, j k, PgUp, PgDn, Home   scroll",
@@ -324,8 +327,8 @@ const HELP: [&str; 8] = [
 ];
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-const HEADING: Style = DIM.add_modifier(Modifier::UNDERLINED);
+pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const HEADING: Style = DIM.add_modifier(Modifier::UNDERLINED);
 const GOOD: Style = Style::new().fg(Color::Green);
 const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const CURVE: Style = Style::new().fg(Color::Cyan);
@@ -337,6 +340,6 @@ const CLASSES_MAX: usize = 3;
 /// Events below the list.
 const EVENTS: u16 = 3;
 /// Widest name that is shown whole.
-const NAME_MAX: usize = 24;
+pub(super) const NAME_MAX: usize = 24;
 /// Longest bar.
 const BAR_MAX: u16 = 40;

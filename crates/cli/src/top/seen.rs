@@ -17,6 +17,9 @@ pub(super) struct Seen {
     pub(super) partitions: Vec<Partition>,
     pub(super) slo: Slo,
     pub(super) control: Control,
+    pub(super) backends: Vec<BackendNow>,
+    /// The keys that are read most; the reason if the node does not tell.
+    pub(super) hot_keys: Result<Vec<HotKeys>, String>,
 }
 
 /// The answer of `GET /v1/history`, as far as it is shown.
@@ -69,6 +72,51 @@ pub(super) struct Partition {
     pub(super) used_bytes: u64,
     pub(super) hits: u64,
     pub(super) misses: u64,
+    #[serde(default)]
+    pub(super) latency_ms: Option<Latency>,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(super) struct Latency {
+    pub(super) p99: f64,
+}
+
+/// An element of the answer of `GET /v1/backends`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct BackendNow {
+    pub(super) name: String,
+    pub(super) keys: BackendKeys,
+    pub(super) replica_states: Vec<Replica>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct BackendKeys {
+    pub(super) asked: u64,
+    pub(super) failed: u64,
+    pub(super) timed_out: u64,
+    pub(super) rejected: u64,
+    pub(super) stale: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Replica {
+    pub(super) up: bool,
+    pub(super) in_flight: u32,
+    pub(super) waiting: u32,
+}
+
+/// An element of the answer of `GET /v1/hot-keys`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct HotKeys {
+    pub(super) partition: String,
+    pub(super) keys: Vec<Share>,
+}
+
+/// A key and its part of the reads of its partition.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Share {
+    pub(super) key: String,
+    pub(super) share_ratio: f64,
 }
 
 /// The answer of `GET /v1/slo`.
@@ -115,6 +163,8 @@ impl Seen {
             partitions: node.get("/v1/partitions")?,
             slo: node.get("/v1/slo")?,
             control: node.get("/v1/control")?,
+            backends: node.get("/v1/backends")?,
+            hot_keys: node.get("/v1/hot-keys?max=5").map_err(|failure| failure.to_string()),
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
-use super::seen::{Seen, last};
+use super::seen::{BackendKeys, BackendNow, Seen, last};
 use crate::terminal::quits;
 
 /// The column that rows are sorted by, largest first; names ascending.
@@ -24,6 +24,8 @@ pub(super) enum Sort {
 pub(super) enum List {
     #[default]
     Partitions,
+    Backends,
+    Keys,
     Tenants,
     Events,
 }
@@ -48,12 +50,26 @@ pub(super) struct Row {
     pub(super) blocking: f64,
 }
 
+/// A backend in its list.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct BackendRow {
+    pub(super) name: String,
+    /// Replicas that get calls, of all.
+    pub(super) up: usize,
+    pub(super) replicas: usize,
+    pub(super) in_flight: u32,
+    pub(super) waiting: u32,
+    /// Keys a second: all, failed, rejected, and answered with a stale value.
+    pub(super) per_s: [Option<f64>; 4],
+}
+
 /// The state of the view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) url: String,
     pub(super) seen: Option<Seen>,
     pub(super) rows: Vec<Row>,
+    pub(super) backends: Vec<BackendRow>,
     /// Reason why the node does not answer, while it does not.
     pub(super) away: Option<String>,
     pub(super) is_paused: bool,
@@ -75,6 +91,7 @@ impl State {
         match answer {
             Ok(seen) => {
                 self.rows = rows(&seen, self.seen.as_ref(), elapsed);
+                self.backends = backend_rows(&seen, self.seen.as_ref(), elapsed);
                 self.sort_rows();
                 (self.seen, self.away) = (Some(seen), None);
             }
@@ -116,6 +133,8 @@ impl State {
         let Some(seen) = &self.seen else { return 0 };
         match self.list {
             List::Partitions => self.rows.len(),
+            List::Backends => self.backends.len(),
+            List::Keys => seen.hot_keys.iter().flatten().map(|of| of.keys.len()).sum(),
             List::Tenants => seen.history.tenants.len(),
             List::Events => seen.history.events.len(),
         }
@@ -142,7 +161,9 @@ impl State {
 
     fn turn(&mut self) {
         self.list = match self.list {
-            List::Partitions => List::Tenants,
+            List::Partitions => List::Backends,
+            List::Backends => List::Keys,
+            List::Keys => List::Tenants,
             List::Tenants => List::Events,
             List::Events => List::Partitions,
         };
@@ -178,9 +199,41 @@ fn rows(seen: &Seen, before: Option<&Seen>, elapsed: Duration) -> Vec<Row> {
             used_bytes: partition.used_bytes,
             hit_ratio: (look_ups > 0).then(|| hits as f64 / look_ups as f64),
             misses_per_s: earlier.map(|_| misses as f64 / elapsed.as_secs_f64().max(1e-3)),
-            query_p99_ms: backend.and_then(|backend| last(&backend.query_p99_ms)),
+            query_p99_ms: match &partition.latency_ms {
+                Some(latency) => Some(latency.p99),
+                None => backend.and_then(|backend| last(&backend.query_p99_ms)),
+            },
             blocking: backend.and_then(|backend| last(&backend.blocking)).unwrap_or(0.0),
         }
     };
     seen.partitions.iter().enumerate().map(row).collect()
+}
+
+/// Returns the rows of the backends that have replicas; rates are of the time since the answers
+/// `before`.
+fn backend_rows(seen: &Seen, before: Option<&Seen>, elapsed: Duration) -> Vec<BackendRow> {
+    let row = |(index, backend): (usize, &BackendNow)| {
+        let earlier = before.and_then(|before| before.backends.get(index));
+        let earlier = earlier.filter(|earlier| earlier.name == backend.name);
+        let per_s = |count: fn(&BackendKeys) -> u64| {
+            // Counts that fall are those of a node that was restarted.
+            let more = count(&backend.keys).checked_sub(count(&earlier?.keys))?;
+            Some(more as f64 / elapsed.as_secs_f64().max(1e-3))
+        };
+        BackendRow {
+            name: backend.name.clone(),
+            up: backend.replica_states.iter().filter(|replica| replica.up).count(),
+            replicas: backend.replica_states.len(),
+            in_flight: backend.replica_states.iter().map(|replica| replica.in_flight).sum(),
+            waiting: backend.replica_states.iter().map(|replica| replica.waiting).sum(),
+            per_s: [
+                per_s(|keys| keys.asked),
+                per_s(|keys| keys.failed + keys.timed_out),
+                per_s(|keys| keys.rejected),
+                per_s(|keys| keys.stale),
+            ],
+        }
+    };
+    let asked = seen.backends.iter().enumerate().filter(|(_, backend)| !backend.replica_states.is_empty());
+    asked.map(row).collect()
 }

@@ -8,7 +8,8 @@ use ratatui::layout::Rect;
 
 use super::screen;
 use super::seen::{
-    Backend, ClassSlo, Control, Event, Guard, History, Partition, Requests, Seen, Slo, Tenant,
+    Backend, BackendKeys, BackendNow, ClassSlo, Control, Event, Guard, History, HotKeys, Latency, Partition,
+    Replica, Requests, Seen, Share, Slo, Tenant,
 };
 use super::state::{List, Sort, State, Wish};
 
@@ -29,6 +30,7 @@ fn seen(times: u64) -> Seen {
         used_bytes: used << 20,
         hits: hits * times,
         misses: misses * times,
+        latency_ms: None,
     };
     Seen {
         history: History {
@@ -75,7 +77,25 @@ fn seen(times: u64) -> Seen {
             between: None,
             guard: Some(Guard { frozen_s: None }),
         },
+        backends: vec![backend_now(times)],
+        hot_keys: Ok(vec![HotKeys {
+            partition: "catalog".to_owned(),
+            keys: vec![share("product:7", 0.13), share("\u{1b}[31mred", 0.02)],
+        }]),
     }
+}
+
+fn backend_now(times: u64) -> BackendNow {
+    let replica = |up, in_flight| Replica { up, in_flight, waiting: 1 };
+    BackendNow {
+        name: "prices".to_owned(),
+        keys: BackendKeys { asked: 300 * times, failed: 2 * times, timed_out: times, ..Default::default() },
+        replica_states: vec![replica(true, 4), replica(false, 0)],
+    }
+}
+
+fn share(key: &str, share_ratio: f64) -> Share {
+    Share { key: key.to_owned(), share_ratio }
 }
 
 fn event(unix_ms: u64, message: &str) -> Event {
@@ -158,6 +178,14 @@ fn keys_sort_the_partitions_and_turn_to_other_lists() {
         assert_eq!(first(&state), name, "{key}");
     }
     press(&mut state, KeyCode::Tab);
+    let backends = drawn(&state, 90, 24);
+    let row = backends.lines().find(|line| line.starts_with("prices")).expect("a row");
+    let figures: Vec<_> = row.split_whitespace().skip(1).collect();
+    assert_eq!(figures, ["1", "of", "2", "4", "2", "300", "3.0", "0.0", "0.0"], "{backends}");
+    press(&mut state, KeyCode::Tab);
+    let keys = drawn(&state, 80, 24);
+    assert!(keys.contains("product:7") && keys.contains("13%") && keys.contains("\\u{1b}[31mred"), "{keys}");
+    press(&mut state, KeyCode::Tab);
     let tenants = drawn(&state, 80, 24);
     assert!(
         state.list == List::Tenants && tenants.contains("silver") && tenants.contains("0.93"),
@@ -193,4 +221,25 @@ fn escape_closes_the_help_before_it_quits() {
     assert_eq!(press(&mut state, KeyCode::Char('p')), Wish::Redraw);
     assert!(drawn(&state, 80, 24).contains("PAUSED"));
     assert_eq!(press(&mut state, KeyCode::Esc), Wish::Quit);
+}
+
+#[test]
+fn partition_shows_the_latency_of_its_own_reads_and_else_that_of_its_backend() {
+    let mut state = state();
+    let mut own = seen(3);
+    own.partitions[0].latency_ms = Some(Latency { p99: 1.5 });
+    state.update(Ok(own), SECOND);
+    press(&mut state, KeyCode::Char('n'));
+    let shown: Vec<_> = state.rows.iter().map(|row| row.query_p99_ms).collect();
+    assert_eq!(shown, [None, Some(1.5), Some(212.0)]);
+}
+
+#[test]
+fn list_of_keys_says_why_a_node_does_not_tell_them() {
+    let mut state = state();
+    let why = "GET /v1/hot-keys: this token may not see clients' keys";
+    state.update(Ok(Seen { hot_keys: Err(why.to_owned()), ..seen(3) }), SECOND);
+    [KeyCode::Tab; 2].into_iter().for_each(|key| _ = press(&mut state, key));
+    let keys = drawn(&state, 80, 24);
+    assert!(state.list == List::Keys && keys.contains(why), "{keys}");
 }
