@@ -92,6 +92,21 @@ pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{}…", kept.trim_end()) }
 }
 
+/// Wraps `text` between words to lines of at most `columns`; a longer word has a line of its own.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Draws a bar of `ratio` of `columns`, in eighths of a column; any value above 0 is visible.
 pub(crate) fn bar(ratio: f64, columns: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -129,6 +144,13 @@ mod tests {
         assert_eq!(shortened("moved", 0), "");
         assert_eq!(shortened("倉庫係", 5), "倉庫…");
         assert_eq!(shortened("倉庫係", 4), "倉…");
+    }
+
+    #[test]
+    fn wrapped_text_has_all_words_in_lines_that_fit() {
+        assert_eq!(wrapped("moved 3.1 MiB: b05 given", 12), ["moved 3.1", "MiB: b05", "given"]);
+        assert_eq!(wrapped("倉庫 係 unbreakable", 7), ["倉庫 係", "unbreakable"]);
+        assert_eq!(wrapped("", 7), [""]);
     }
 
     #[test]

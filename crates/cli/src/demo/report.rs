@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::share::LoadShare;
 use super::time::Times;
+use crate::words;
 
 /// The whole demo as one JSON document.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +89,9 @@ impl Report {
             .chain(self.runs.iter().map(Run::words))
             .chain(self.comparison())
             .chain(measured.then(|| self.caution()).flatten());
-        paragraphs.map(|paragraph| format!("\n{}\n", wrapped(&paragraph))).collect()
+        paragraphs
+            .map(|paragraph| format!("\n{}\n", words::wrapped(&paragraph, COLUMNS).join("\n")))
+            .collect()
     }
 
     fn story(&self) -> String {
@@ -188,25 +191,6 @@ impl Run {
         }
         text
     }
-}
-
-/// Wraps `text` to the width of a terminal.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut columns = 0;
-    for word in text.split(' ') {
-        let width = word.chars().count();
-        if columns > 0 && columns + 1 + width > COLUMNS {
-            lines.push('\n');
-            columns = 0;
-        } else if columns > 0 {
-            lines.push(' ');
-            columns += 1;
-        }
-        lines.push_str(word);
-        columns += width;
-    }
-    lines
 }
 
 /// Requests in a window below which its P99 is just the slowest of them.

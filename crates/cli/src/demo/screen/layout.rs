@@ -20,8 +20,8 @@ impl Layout {
     /// Distributes `area` for `backends` backends.
     ///
     /// The verdict has priority, followed by header, progress and footer. The remaining rows go to
-    /// the backends, one event, and a plot of at least [`PLOT_ROWS_MIN`] rows, for which backends
-    /// may be left out. Rows left over enlarge the plot and, once that is tall enough, the verdict
+    /// the backends, one or two rows of events, and a plot of at least [`PLOT_ROWS_MIN`] rows, for
+    /// which backends may be left out. Rows left over enlarge the plot and, once that is tall enough, the verdict
     /// and the events.
     pub(super) fn new(area: Rect, backends: usize) -> Self {
         let height = area.height;
@@ -30,7 +30,7 @@ impl Layout {
 
         let plottable = area.width >= PLOT_COLUMNS_MIN && free >= 11;
         let plot_min = if plottable { PLOT_ROWS_MIN } else { 0 };
-        let event = u16::from(free >= 6);
+        let event = u16::from(free >= 6) + u16::from(free >= 18);
         let rows = |columns: usize| {
             u16::try_from(backends.div_ceil(columns)).map_or(u16::MAX, |rows| rows.saturating_add(1))
         };
@@ -96,9 +96,9 @@ mod tests {
         assert_eq!(rows(20, 5), [1, 0, 2, 0, 0]);
         assert_eq!(rows(80, 12), [1, 0, 7, 1, 1]);
         assert_eq!(rows(80, 16), [1, 6, 5, 1, 1]);
-        assert_eq!(rows(80, 24), [1, 8, 11, 1, 1]);
-        assert_eq!(rows(60, 40), [3, 10, 21, 3, 1]);
-        assert_eq!(rows(120, 40), [3, 10, 21, 3, 1]);
+        assert_eq!(rows(80, 24), [1, 7, 11, 2, 1]);
+        assert_eq!(rows(60, 40), [3, 9, 21, 4, 1]);
+        assert_eq!(rows(120, 40), [3, 9, 21, 4, 1]);
     }
 
     #[test]

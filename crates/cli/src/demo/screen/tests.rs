@@ -241,7 +241,7 @@ fn curve_above_the_axis_has_an_arrow_and_changes_colour_at_the_bound() {
         (8..80).map(|column| &buffer[(column, row)]).filter(curve).map(|cell| cell.fg).collect()
     };
     assert!(colours(3).contains(&Color::Red) && !colours(3).contains(&Color::Green));
-    assert!(colours(8).contains(&Color::Green) && !colours(8).contains(&Color::Red));
+    assert!(colours(7).contains(&Color::Green) && !colours(7).contains(&Color::Red));
 }
 
 #[test]

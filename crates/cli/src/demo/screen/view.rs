@@ -104,13 +104,21 @@ fn so_far(live: &Live) -> [String; 2] {
     }
 }
 
-/// Draws the events, latest first, because that is the most important when only one fits.
+/// Draws the events, latest first, because that is the most important, in as many lines as they
+/// need. What the last row has no room for is cut.
 fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
-    let heads = ["latest: ", "before: ", "before: "];
-    for ((row, event), head) in area.rows().zip(events.iter().rev()).zip(heads) {
+    const HEADS: [&str; 3] = ["latest: ", "before: ", "before: "];
+    let mut rows = area.rows().peekable();
+    for (event, head) in events.iter().rev().zip(HEADS) {
         let room = usize::from(area.width).saturating_sub(head.len());
-        let event = words::shortened(event, room);
-        Line::from(vec![Span::styled(head, DIM), Span::raw(event)]).render(row, buf);
+        let lines = words::wrapped(event, room);
+        for at in 0..lines.len() {
+            let Some(row) = rows.next() else { return };
+            let text = if rows.peek().is_none() { lines[at..].join(" ") } else { lines[at].clone() };
+            let head = if at == 0 { head } else { "        " };
+            let text = words::shortened(&text, room);
+            Line::from(vec![Span::styled(head, DIM), Span::raw(text)]).render(row, buf);
+        }
     }
 }
 
