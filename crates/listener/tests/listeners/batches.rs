@@ -49,7 +49,7 @@ impl BatchRequests for Recorded {
 impl Recorded {
     fn counting(self, always: bool) -> (Arc<Self>, BatchCounting) {
         let requests = Arc::new(self);
-        let batches = Arc::new(ClientBatches::new(1, 1, Arc::clone(&requests) as Arc<dyn BatchRequests>));
+        let batches = Arc::new(ClientBatches::new(2, 1, Arc::clone(&requests) as Arc<dyn BatchRequests>));
         (requests, BatchCounting { batches, always })
     }
 
@@ -106,6 +106,42 @@ fn batch_with_misses_is_a_request_when_all_its_keys_are_refilled() {
         let counts = MissCounts { refilled: 2, ..MissCounts::default() };
         assert_eq!(counting.batches.counts(), counts, "{protocol:?}");
     }
+}
+
+#[test]
+fn pipeline_over_two_partitions_is_blocked_by_the_one_that_is_refilled_last() {
+    for protocol in Protocol::ALL {
+        for [first, last] in [["a", "b/a"], ["b/a", "a"]] {
+            let (recorded, counting) = Recorded::default().counting(false);
+            let server = Server::counting_two(protocol, one_thread(), counting);
+            let mut client = server.connect();
+            let pipeline = protocol.get("a") + &protocol.get("b/a");
+            client.check(&pipeline, &protocol.missed().repeat(2));
+            client.check(&protocol.set(first, "1"), protocol.stored());
+            client.check(&protocol.set(last, "1"), protocol.stored());
+            client.check(protocol.ping().0, &protocol.ping().1);
+            let requests = recorded.requests();
+            let [(request, 1)] = requests[..] else { panic!("{protocol:?}: {requests:?}") };
+            let slower = if last == "a" { 7 } else { 8 };
+            assert_eq!(request.blocking(), Some(BackendId(slower)), "{protocol:?}: {last} was last");
+        }
+    }
+}
+
+#[test]
+fn keys_missed_in_a_transaction_are_one_batch() {
+    let (recorded, counting) = Recorded::default().counting(false);
+    let server = Server::counting(Protocol::Redis, one_thread(), None, counting.clone());
+    let mut client = server.connect();
+    client.check("MULTI\r\nGET a\r\nGET b\r\n", "+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    client.check("EXEC\r\n", "*2\r\n$-1\r\n$-1\r\n");
+    client.check("SET a 1\r\n", "+OK\r\n");
+    client.check("PING\r\n", "+PONG\r\n");
+    assert_eq!((recorded.costs().len(), recorded.requests()), (1, vec![]), "b is not refilled yet");
+    client.check("MULTI\r\nSET b 1\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    client.check("PING\r\n", "+PONG\r\n");
+    assert_eq!((recorded.costs().len(), recorded.requests().len()), (2, 1));
+    assert_eq!(counting.batches.counts(), MissCounts { refilled: 2, ..MissCounts::default() });
 }
 
 #[test]

@@ -150,6 +150,17 @@ impl Server {
         Self::run(protocol, options, Service { batches: Some(batches), ..service })
     }
 
+    /// Starts a look-aside listener with two partitions, the second for keys that begin with `b/`,
+    /// whose clients' batches are counted.
+    pub(crate) fn counting_two(protocol: Protocol, options: ListenerOptions, batches: BatchCounting) -> Self {
+        let targets = [(String::new(), target(0, false)), ("b/".to_owned(), target(1, false))];
+        let routing = Routing::by_prefix(TenantId(0), targets).unwrap();
+        let partitions = [0, 1].map(|backend| Partition::new(TenantId(0), BackendId(backend), 16 << 20));
+        let cache = Cache::new(Options::default(), &partitions, SeededState::new(1)).unwrap();
+        let service = service(routing, None, PLACES, None);
+        Self::run(protocol, options, Service { cache: Arc::new(cache), batches: Some(batches), ..service })
+    }
+
     fn serve(
         protocol: Protocol,
         options: ListenerOptions,
