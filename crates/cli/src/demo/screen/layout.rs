@@ -21,8 +21,8 @@ impl Layout {
     ///
     /// The verdict has priority, followed by header, progress and footer. The remaining rows go to
     /// the backends, one or two rows of events, and a plot of at least [`PLOT_ROWS_MIN`] rows, for
-    /// which backends may be left out. Rows left over enlarge the plot and, once that is tall enough, the verdict
-    /// and the events.
+    /// which backends may be left out. Rows left over enlarge the plot and, once that is tall
+    /// enough, the verdict and the events.
     pub(super) fn new(area: Rect, backends: usize) -> Self {
         let height = area.height;
         let [verdict, header, progress, footer] = [1, 2, 3, 7].map(|from| u16::from(height >= from));
