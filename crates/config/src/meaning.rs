@@ -139,6 +139,8 @@ pub struct Listener {
     pub mode: Mode,
     /// Counting of clients' batches as requests.
     pub requests: BatchMode,
+    /// The class of these requests, one of those that have an SLO; none if they have none.
+    pub class: Option<String>,
     /// Number of databases that clients of Redis can select, 1 to 16; 1 by default.
     pub databases: u8,
 }

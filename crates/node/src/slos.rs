@@ -24,6 +24,13 @@ pub(crate) struct Counted {
     tenant: Option<usize>,
 }
 
+impl Counted {
+    /// Counts for the class of this number, if it is one, instead of its own.
+    pub(crate) fn of_class(self, number: Option<u16>) -> Self {
+        Self { class: number.map(usize::from), ..self }
+    }
+}
+
 /// Every SLO and the requests it covers, each under a lock of its own.
 #[derive(Debug)]
 pub(crate) struct Slos(Vec<(SloScope, Mutex<TrackedSlo>)>);
@@ -97,10 +104,15 @@ impl Slos {
     pub(crate) fn counted(&self, class: Option<&str>, tenant: TenantId) -> Counted {
         let position = |matches: &dyn Fn(&SloScope) -> bool| self.0.iter().position(|(to, _)| matches(to));
         Counted {
-            class: class
-                .and_then(|class| position(&|to| matches!(to, SloScope::Class(name) if name == class))),
+            class: class.and_then(|class| self.class_number(class)).map(usize::from),
             tenant: position(&|to| *to == SloScope::Tenant(tenant)),
         }
+    }
+
+    /// Returns the number of the class called `name`, if it has an SLO.
+    pub(crate) fn class_number(&self, name: &str) -> Option<u16> {
+        let is_it = |(to, _): &(SloScope, _)| matches!(to, SloScope::Class(class) if class == name);
+        self.0.iter().position(is_it).and_then(|index| u16::try_from(index).ok())
     }
 
     /// Refuses a class that has no SLO where others have one: a misspelt class would count for

@@ -176,6 +176,9 @@ pub(crate) struct RawListener {
     /// `"batches"`, always; or `"off"`, never.
     #[schemars(extend("default" = "auto", "enum" = ["auto", "batches", "off"]))]
     pub(crate) requests: Key<String>,
+    /// The class of these requests, for the SLO of a `[[slo.class]]`.
+    #[schemars(extend("x-default" = "none"))]
+    pub(crate) class: Key<String>,
 }
 
 impl RawListener {

@@ -8,7 +8,7 @@ use sherwood_model::BackendId;
 use crate::flags::Flags;
 use crate::meaning::{BackendConfig, BatchMode, Listener, Mode, Route, WriteThrough};
 use crate::problem::{Origin, Problems};
-use crate::raw::{RawFile, RawListener};
+use crate::raw::{RawFile, RawListener, RawScopedSlo};
 use crate::scope::{Given, Setting, bytes, flag_or, given, in_range, one_of, unknown};
 use crate::setup::AccessSetup;
 use crate::units::quoted;
@@ -27,6 +27,7 @@ const MODE: Setting = Setting::new("[[listener]]", "mode", "\"look-aside\"");
 const DATABASES: Setting = Setting::new("[[listener]]", "databases", "16");
 const WRITE_FIRST: Setting = Setting::new("[[listener]]", "write_first", "\"store\"");
 const REQUESTS: Setting = Setting::new("[[listener]]", "requests", "\"auto\"");
+const CLASS: Setting = Setting::new("[[listener]]", "class", "\"page\"");
 const OTLP: Setting = Setting::new("[otlp]", "bind", "\"127.0.0.1:4317\"");
 const ADMIN: Setting = Setting::new("[admin]", "bind", "\"127.0.0.1:8080\"");
 
@@ -51,6 +52,8 @@ pub(super) struct Binds {
 struct Reached<'a> {
     backends: &'a [BackendConfig],
     tenants: Option<&'a Resolved>,
+    /// Classes of requests that have an SLO.
+    classes: &'a [Spanned<RawScopedSlo>],
 }
 
 /// An address and the place where it is written.
@@ -66,7 +69,7 @@ pub(super) fn resolve(
     let access = access::admin(&file.admin, problems);
     let admin = admin(file, flags, problems);
     let otlp = otlp(file, problems);
-    let reached = Reached { backends, tenants };
+    let reached = Reached { backends, tenants, classes: &file.slo.class };
     let mut listeners = listeners(&file.listener, flags, reached, problems);
     listeners.extend(unix_socket(flags, reached, problems));
     refuse_shared_addresses(admin.as_ref(), otlp.as_ref(), &listeners, problems);
@@ -173,7 +176,7 @@ fn unix_socket(
 fn listener(
     table: &Spanned<RawListener>,
     bind: &Given<String>,
-    Reached { backends, tenants }: Reached<'_>,
+    Reached { backends, tenants, classes }: Reached<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<(Origin, Listener)> {
     let raw = table.get_ref();
@@ -185,6 +188,7 @@ fn listener(
     );
     let mode = handling(raw, problems);
     let requests = one_of(problems, REQUESTS, given(&raw.requests), &BATCH_MODES);
+    let class = class(raw, classes, problems);
     let databases = databases(raw, (protocol, mode), problems);
     let setting = if matches!(bind.origin, Origin::Flag("--redis")) { REDIS_BIND } else { BIND };
     let address = bind_address(setting, bind, given(&raw.permissions), problems);
@@ -207,6 +211,7 @@ fn listener(
             route: route?,
             mode,
             requests,
+            class,
             databases,
         },
     ))
@@ -214,6 +219,28 @@ fn listener(
 
 const BATCH_MODES: [(&str, BatchMode); 3] =
     [("auto", BatchMode::Auto), ("batches", BatchMode::Always), ("off", BatchMode::Never)];
+
+/// Returns the class of the requests of a listener, which must be one that has an SLO.
+fn class(
+    raw: &RawListener,
+    classes: &[Spanned<RawScopedSlo>],
+    problems: &mut Problems<'_>,
+) -> Option<String> {
+    let class = given(&raw.class)?;
+    let names: Vec<_> = classes.iter().filter_map(|table| given(&table.get_ref().name)).collect();
+    let known: Vec<&str> = names.iter().map(|name| name.value.as_str()).collect();
+    if known.is_empty() {
+        let message = format!(
+            "{} is \"{}\", and no class has an SLO; it must be one that has: add a [[slo.class]] of that name",
+            CLASS.name(&class.origin),
+            quoted(&class.value)
+        );
+        problems.add(&class.origin, message);
+    } else if !known.contains(&class.value.as_str()) {
+        unknown(problems, CLASS, &class, &known);
+    }
+    Some(class.value)
+}
 
 /// Returns the number of databases of a listener.
 fn databases(raw: &RawListener, (protocol, mode): (Protocol, Mode), problems: &mut Problems<'_>) -> u8 {

@@ -90,6 +90,7 @@ mod meaning {
             route: Route::Backend(BackendId(0)),
             mode: Mode::LookAside,
             requests: BatchMode::Auto,
+            class: None,
             databases: 1,
         };
         let listeners = [

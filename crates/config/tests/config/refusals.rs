@@ -153,6 +153,18 @@ fn invalid_unix_socket_is_refused() {
 }
 
 #[test]
+fn class_of_a_listener_without_an_slo_is_refused() {
+    let listener = "[[listener]]\nbind = \"127.0.0.1:1\"\nclass = \"pgae\"\n";
+    let expected = "a.toml:3:9: [[listener]] class is \"pgae\", and no class has an SLO; it must be one that has: add a \
+                    [[slo.class]] of that name";
+    assert_eq!(refusal(listener, &Flags::default()), [expected]);
+    let slos = "[[slo.class]]\nname = \"page\"\n[[slo.class]]\nname = \"feed\"\n";
+    let expected =
+        "a.toml:3:9: [[listener]] class is \"pgae\"; it must be \"page\" or \"feed\": did you mean \"page\"?";
+    assert_eq!(refusal(&format!("{listener}{slos}"), &Flags::default()), [expected]);
+}
+
+#[test]
 fn listener_without_a_valid_route_is_refused() {
     let listener = "[[listener]]\nbind = \"127.0.0.1:1\"\n";
     let backends = "[[backend]]\nname = \"a\"\n[[backend]]\nname = \"b\"\n";

@@ -33,8 +33,16 @@ pub trait BatchRequests: Send + Sync {
     /// Returns the backend of a partition and its timeout.
     fn backend(&self, partition: PartitionId) -> (BackendId, Duration);
 
-    /// Counts `times` equal requests of the tenant of `partition`, which ended at `at`.
-    fn count(&self, at: Instant, partition: PartitionId, request: FinishedRequest, times: u64);
+    /// Counts `times` equal requests of `class`, if they have one, and of the tenant of
+    /// `partition`, which ended at `at`.
+    fn count(
+        &self,
+        at: Instant,
+        partition: PartitionId,
+        class: Option<u16>,
+        request: FinishedRequest,
+        times: u64,
+    );
 
     /// Records that `keys` keys of `partition` were answered after `latency`, or refilled.
     fn record_queries(&self, partition: PartitionId, latency: Duration, keys: u64, end: KeyEnd);
@@ -93,6 +101,8 @@ pub struct BatchCounting {
     pub batches: Arc<ClientBatches>,
     /// True if batches also count while requests are told by other means.
     pub always: bool,
+    /// Number of the class of requests that the listener's batches belong to, if any.
+    pub class: Option<u16>,
 }
 
 impl ClientBatches {
@@ -158,9 +168,9 @@ impl ClientBatches {
         expired.into_iter().for_each(|finished| self.count_finished(finished));
     }
 
-    fn count_finished(&self, FinishedBatch { blocking, latency, at }: FinishedBatch) {
+    fn count_finished(&self, FinishedBatch { blocking, latency, at, class }: FinishedBatch) {
         let request = FinishedRequest::new(latency, Some(self.requests.backend(blocking).0));
-        self.requests.count(at, blocking, request, 1);
+        self.requests.count(at, blocking, class, request, 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, Batches> {
@@ -195,7 +205,7 @@ impl BatchCounting {
             requests.record_queries(partition, latency, keys * Sampling::EVERY, KeyEnd::Hit);
         }
         let request = FinishedRequest::new(latency, Some(requests.backend(last).0));
-        requests.count(now, last, request, Sampling::EVERY);
+        requests.count(now, last, self.class, request, Sampling::EVERY);
     }
 
     fn record_fetched(&self, keys: &KeyCounts, took: Duration) {

@@ -86,11 +86,11 @@ impl UnfinishedBatch {
             return;
         }
         if !missed.is_empty() || unwatched > 0 {
-            let batch = AnsweredBatch { client, began, answered: now };
+            let batch = AnsweredBatch { client, began, answered: now, class: counting.class };
             counting.batches.answered(batch, &missed, unwatched);
         } else if let Some(partition) = fetched.filter(|_| counting.counts()) {
             let request = end.finish(now.since(began));
-            counting.batches.requests.count(now, partition, request, 1);
+            counting.batches.requests.count(now, partition, counting.class, request, 1);
         }
     }
 }

@@ -34,7 +34,7 @@ impl BatchRequests for Recorded {
         (BackendId(partition.0 + 7), Duration::from_secs(60))
     }
 
-    fn count(&self, _: Instant, _: PartitionId, request: FinishedRequest, times: u64) {
+    fn count(&self, _: Instant, _: PartitionId, _: Option<u16>, request: FinishedRequest, times: u64) {
         self.requests.lock().unwrap().push((request, times));
     }
 
@@ -50,7 +50,7 @@ impl Recorded {
     fn counting(self, always: bool) -> (Arc<Self>, BatchCounting) {
         let requests = Arc::new(self);
         let batches = Arc::new(ClientBatches::new(2, 1, Arc::clone(&requests) as Arc<dyn BatchRequests>));
-        (requests, BatchCounting { batches, always })
+        (requests, BatchCounting { batches, always, class: None })
     }
 
     fn requests(&self) -> Vec<(FinishedRequest, u64)> {

@@ -25,7 +25,7 @@ impl CountedRequests {
         let (requests, costs) = (AtomicU64::new(0), Mutex::default());
         let requests = Arc::new(Self { clock: Arc::clone(clock), requests, costs });
         let batches = ClientBatches::new(1, 7, Arc::clone(&requests) as Arc<dyn BatchRequests>);
-        (requests, BatchCounting { batches: Arc::new(batches), always: true })
+        (requests, BatchCounting { batches: Arc::new(batches), always: true, class: None })
     }
 
     /// Checks the counts at the end of a simulation.
@@ -56,7 +56,14 @@ impl BatchRequests for CountedRequests {
         (BackendId(0), Duration::ZERO)
     }
 
-    fn count(&self, at: Instant, partition: PartitionId, request: FinishedRequest, times: u64) {
+    fn count(
+        &self,
+        at: Instant,
+        partition: PartitionId,
+        _: Option<u16>,
+        request: FinishedRequest,
+        times: u64,
+    ) {
         let latency = Duration::from_micros(request.latency_us.into());
         assert!(latency <= self.passed(), "{request:?} took longer than the simulation");
         assert!(at <= self.clock.now() && [1, 64].contains(&times) && partition == PartitionId(0));

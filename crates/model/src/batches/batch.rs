@@ -26,6 +26,8 @@ pub struct AnsweredBatch {
     pub began: Instant,
     /// Time at which its last answer was written.
     pub answered: Instant,
+    /// Number of the class of requests that it belongs to, if any; the caller's own.
+    pub class: Option<u16>,
 }
 
 /// A batch that is over.
@@ -37,6 +39,8 @@ pub struct FinishedBatch {
     pub latency: Duration,
     /// The time at which it was over, which is later if a key was not refilled.
     pub at: Instant,
+    /// The class that it was answered with.
+    pub class: Option<u16>,
 }
 
 /// A missed key that was refilled.

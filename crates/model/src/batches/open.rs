@@ -56,6 +56,6 @@ impl OpenBatch {
 
     pub(super) fn finish(&self) -> FinishedBatch {
         let (at, blocking) = self.last;
-        FinishedBatch { blocking, latency: at.since(self.batch.began), at }
+        FinishedBatch { blocking, latency: at.since(self.batch.began), at, class: self.batch.class }
     }
 }

@@ -15,7 +15,7 @@ fn key(partition: u16, hash: u64) -> MissedKey {
 
 /// A batch of `client` that was read at `ms` and answered a millisecond later.
 fn batch(client: u64, ms: u64) -> AnsweredBatch {
-    AnsweredBatch { client, began: at(ms), answered: at(ms + 1) }
+    AnsweredBatch { client, began: at(ms), answered: at(ms + 1), class: Some(3) }
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn batch_ends_with_its_last_refill_whose_partition_blocks_it() {
     let first = batches.refilled(at(11), 7, key(1, 2)).unwrap();
     assert_eq!(first, Refill { cost: 10 * MS, finished: None });
     let last = batches.refilled(at(31), 7, key(0, 1)).unwrap();
-    let finished = FinishedBatch { blocking: PartitionId(0), latency: 31 * MS, at: at(31) };
+    let finished = FinishedBatch { blocking: PartitionId(0), latency: 31 * MS, at: at(31), class: Some(3) };
     assert_eq!(last, Refill { cost: 30 * MS, finished: Some(finished) });
     assert_eq!((batches.waiting(), batches.refilled(at(32), 7, key(0, 1))), (0, None));
 }
@@ -37,9 +37,10 @@ fn key_that_is_never_refilled_ends_its_batch_after_ten_seconds_without_counting(
     batches.answered(batch(7, 5), &[key(0, 3)]);
     batches.refilled(at(21), 7, key(0, 1));
     assert_eq!(batches.next_expired(at(10_000)), None);
-    let refilled = FinishedBatch { blocking: PartitionId(0), latency: 21 * MS, at: at(10_001) };
+    let refilled =
+        FinishedBatch { blocking: PartitionId(0), latency: 21 * MS, at: at(10_001), class: Some(3) };
     assert_eq!(batches.next_expired(at(10_001)), Some(refilled));
-    let own_time = FinishedBatch { blocking: PartitionId(0), latency: MS, at: at(10_006) };
+    let own_time = FinishedBatch { blocking: PartitionId(0), latency: MS, at: at(10_006), class: Some(3) };
     assert_eq!(batches.next_expired(at(10_006)), Some(own_time));
     assert_eq!(batches.next_expired(at(99_999)), None);
     assert_eq!(batches.counts(), MissCounts { refilled: 1, unfilled: 2, unwatched: 0 });

@@ -196,7 +196,7 @@ impl Listeners {
             network: core.network.as_ref().map(|network| network.gate() as Arc<dyn Charged>),
             standings: standings(core),
             times: Arc::clone(&core.times),
-            batches: batches(core, setup.requests),
+            batches: batches(core, &setup),
             hot_keys: Some(Arc::clone(&core.hot_keys)),
             connection_limit: Arc::clone(&self.connection_limit),
             buffers: Arc::clone(&core.buffers) as Arc<dyn BufferBytes>,
@@ -245,13 +245,14 @@ impl Ready {
 }
 
 /// Returns the counting of a listener's batches; none if they never count.
-fn batches(core: &Core, mode: BatchMode) -> Option<BatchCounting> {
-    let always = match mode {
+fn batches(core: &Core, setup: &ListenerSetup) -> Option<BatchCounting> {
+    let always = match setup.requests {
         BatchMode::Never => return None,
         BatchMode::Auto => false,
         BatchMode::Always => true,
     };
-    Some(BatchCounting { batches: Arc::clone(&core.batches), always })
+    let class = setup.class.as_deref().and_then(|name| core.telemetry.slos().class_number(name));
+    Some(BatchCounting { batches: Arc::clone(&core.batches), always, class })
 }
 
 /// Waits until a listener that was told to stop has ended.

@@ -55,9 +55,17 @@ impl BatchRequests for NodeBatchRequests {
         (owner.backend, owner.timeout)
     }
 
-    fn count(&self, at: Instant, partition: PartitionId, request: FinishedRequest, times: u64) {
+    fn count(
+        &self,
+        at: Instant,
+        partition: PartitionId,
+        class: Option<u16>,
+        request: FinishedRequest,
+        times: u64,
+    ) {
         let owner = &self.partitions[partition.index()];
-        self.telemetry.batches(self.clock.now(), at, owner.counted, request.of(owner.tenant), times);
+        let counted = owner.counted.of_class(class);
+        self.telemetry.batches(self.clock.now(), at, counted, request.of(owner.tenant), times);
     }
 
     fn record_queries(&self, partition: PartitionId, latency: Duration, keys: u64, end: KeyEnd) {

@@ -193,6 +193,7 @@ fn listener(listener: &sherwood_config::Listener, config: &Config, threads: usiz
             Mode::LookAside | Mode::ReadThrough => None,
         },
         requests: listener.requests,
+        class: listener.class.clone(),
         databases: listener.databases,
         threads,
         idle_timeout: config.server.idle_timeout,

@@ -184,6 +184,8 @@ pub struct ListenerSetup {
     pub write_through: Option<WriteThrough>,
     /// Counting of clients' batches as requests.
     pub requests: BatchMode,
+    /// The class of these requests, one that has an SLO; none if they have none.
+    pub class: Option<String>,
     /// Number of databases that clients of Redis can select, 1 to 16; more than one only with
     /// look-aside.
     pub databases: u8,

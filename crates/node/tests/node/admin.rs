@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use sherwood_cache::{DeadlineClasses, DeadlineOptions};
 use sherwood_config::{SloScope, SloSetup};
 use sherwood_model::{Slo, TenantId};
-use sherwood_node::Node;
+use sherwood_node::{ListenerSetup, Node};
 use sherwood_store::Store;
 
-use crate::support::{Fake, Http, Mood, NEVER, TOTAL, answer, listener, partition, setup};
+use crate::support::{Client, Fake, Http, Mood, NEVER, TOTAL, answer, listener, partition, setup};
 use crate::wait::eventually;
 
 fn node() -> (Node, Arc<Fake>) {
@@ -168,6 +168,26 @@ fn slos_of_classes_and_tenants_are_observed_separately() {
     }
     let unknown = r#"[{"latency_us": 1, "blocking": null, "tenant": "silver"}]"#;
     assert!(http.ask("POST", "/v1/reports", unknown).refusal(422).contains("default, gold"));
+}
+
+#[test]
+fn batches_of_a_listener_count_for_the_slo_of_its_class() {
+    for read_through in [true, false] {
+        let fake = Fake::new([("a", &b"1"[..])]) as Arc<dyn Store>;
+        let mut setup = setup(vec![("catalog", vec![fake])]);
+        let class = |name: &str| SloSetup { to: SloScope::Class(name.to_owned()), slo: setup.slo };
+        setup.slos = vec![class("feed"), class("page")];
+        let class = Some("page".to_owned());
+        setup.listeners = vec![ListenerSetup { class, read_through, ..listener(0) }];
+        let node = Node::start(setup).unwrap();
+        let http = Http::of(&node);
+        let mut client = Client::connect(&node);
+        client.ask("get a", "END");
+        client.ask("set a 0 0 1\r\n1", "STORED");
+        eventually("the batch is observed", || http.get("/v1/slo")["classes"][1]["current_ms"].is_number());
+        assert_eq!(http.get("/v1/slo")["classes"][0]["current_ms"], Value::Null, "no other class");
+        node.stop();
+    }
 }
 
 #[test]

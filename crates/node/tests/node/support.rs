@@ -293,6 +293,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
         read_through: true,
         write_through: None,
         requests: sherwood_config::BatchMode::Auto,
+        class: None,
         databases: 1,
         threads: 1,
         idle_timeout: None,
