@@ -1,16 +1,18 @@
 //! The daemon's clocks: monotonic time for decisions, wall time for display.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant as Monotonic, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sherwood_model::Instant;
+use rustix::time::{ClockId, clock_gettime};
 
 use sherwood_listener as listener;
+use sherwood_model::Instant;
 
 /// Converts the monotonic clock into the pure crates' [`Instant`], and instants into wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin: Monotonic,
+    /// The system's monotonic clock at the start, nanoseconds.
+    origin_nanos: u64,
     origin_unix: Duration,
     /// Present time set by a test, in nanoseconds from the origin of [`Instant`]; none if the clock
     /// shows the system's time.
@@ -23,7 +25,7 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         let origin_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { origin: Monotonic::now(), origin_unix, driven: None }
+        Self { origin_nanos: monotonic_nanos(), origin_unix, driven: None }
     }
 
     /// Creates a clock that shows the value of `nanos`, so that a test sets the time.
@@ -40,13 +42,13 @@ impl Clock {
         if let Some(nanos) = self.driven {
             return Instant::from_nanos(nanos.load(Relaxed));
         }
-        Instant::ZERO + Self::HEAD_START + self.origin.elapsed()
+        Instant::ZERO + Self::HEAD_START + self.uptime()
     }
 
     /// Time since the clock was started.
     #[must_use]
     pub fn uptime(&self) -> Duration {
-        self.origin.elapsed()
+        Duration::from_nanos(monotonic_nanos().saturating_sub(self.origin_nanos))
     }
 
     /// Wall time of `at`, as a duration since 1970.
@@ -60,6 +62,13 @@ impl Clock {
     pub fn at_unix(&self, unix: Duration) -> Instant {
         Instant::ZERO + (unix + Self::HEAD_START).saturating_sub(self.origin_unix)
     }
+}
+
+/// Returns the system's monotonic clock, nanoseconds. The standard library's instants keep seconds
+/// and nanoseconds apart, and their difference takes forty instructions, once a turn.
+fn monotonic_nanos() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
 /// The present wall time, and the instants around it as wall times: intervals between them are

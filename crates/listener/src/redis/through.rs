@@ -91,8 +91,14 @@ impl Writes {
 impl Session<'_> {
     /// Executes a command that changes keys of a write-through partition; none if it changes none,
     /// or only their lifetimes in the cache.
+    #[inline]
     pub(super) fn write_through(&mut self, command: &Command, args: Args<'_>) -> Option<CommandResult> {
-        if !self.routing().writes_through() || !self.changes_a_store(command, args) {
+        if self.routing().writes_through() { self.write_to_store(command, args) } else { None }
+    }
+
+    #[inline(never)]
+    fn write_to_store(&mut self, command: &Command, args: Args<'_>) -> Option<CommandResult> {
+        if !self.changes_a_store(command, args) {
             return None;
         }
         Some(match command.name {
