@@ -15,14 +15,16 @@ const HALF_LIFE: Duration = Duration::from_secs(60);
 const COUNTERS_TOTAL: usize = 8_192;
 const COUNTERS_MIN: usize = 8;
 const COUNTERS_MAX: usize = 64;
+/// Hashes that are compared at once.
+const CHUNK: usize = 8;
 /// Longest key that is counted, bytes: the longest that the cache has by default.
 const KEY_BYTES_MAX: usize = 250;
 
 /// The keys of each partition that are read most. Threads may share it; each partition has a lock
 /// of its own.
 ///
-/// Memory: up to 64 keys a partition, fewer where there are more than 128 partitions, at least 8;
-/// a key has up to 250 bytes, and 56 more.
+/// Memory: 64 keys a partition, with more than 128 partitions 8,192 divided by their number, at
+/// least 8; a key has up to 250 bytes, some of them left by a longer one, and 48 more.
 #[derive(Debug)]
 pub struct HotKeys {
     partitions: Box<[Mutex<Counters>]>,
@@ -58,7 +60,7 @@ impl HotKeys {
     pub fn note(&self, partition: PartitionId, key: &[u8]) {
         if let Some(counters) = self.partitions.get(partition.index()).filter(|_| key.len() <= KEY_BYTES_MAX)
         {
-            lock(counters).count(self.hash.hash_bytes(key), key, self.counters_max);
+            lock(counters).count(self.hash.hash_bytes(key) as u32, key, self.counters_max);
         }
     }
 
@@ -83,10 +85,14 @@ fn lock(counters: &Mutex<Counters>) -> MutexGuard<'_, Counters> {
 #[derive(Debug, Default)]
 struct Counters {
     /// The hash of each counter's key, beside each other so that a search reads little memory.
-    hashes: Vec<u64>,
+    hashes: Vec<u32>,
     counters: Vec<Counter>,
     /// Number of all reads.
     reads: u64,
+    /// No counter has fewer reads.
+    least_reads: u64,
+    /// The position from which a counter with so few is searched.
+    next: usize,
     halved_at: Instant,
 }
 
@@ -99,11 +105,10 @@ struct Counter {
 }
 
 impl Counters {
-    fn count(&mut self, hash: u64, key: &[u8], counters_max: usize) {
+    fn count(&mut self, hash: u32, key: &[u8], counters_max: usize) {
         self.reads += 1;
-        let mut equal = self.hashes.iter().zip(&mut self.counters).filter(|(other, _)| **other == hash);
-        if let Some((_, counter)) = equal.find(|(_, counter)| counter.key == key) {
-            counter.reads += 1;
+        if let Some(at) = self.find(hash, key) {
+            self.counters[at].reads += 1;
             return;
         }
         if self.counters.len() < counters_max {
@@ -111,14 +116,39 @@ impl Counters {
             self.counters.push(Counter { reads: 1, error: 0, key: key.to_vec() });
             return;
         }
-        let least = self.hashes.iter_mut().zip(&mut self.counters).min_by_key(|(_, counter)| counter.reads);
-        if let Some((least_hash, counter)) = least {
-            *least_hash = hash;
-            counter.error = counter.reads;
-            counter.reads += 1;
-            counter.key.clear();
-            counter.key.extend_from_slice(key);
-        }
+        let at = self.least();
+        self.hashes[at] = hash;
+        let counter = &mut self.counters[at];
+        counter.error = counter.reads;
+        counter.reads += 1;
+        counter.key.clear();
+        counter.key.reserve_exact(key.len());
+        counter.key.extend_from_slice(key);
+    }
+
+    /// Returns the position of the counter of a key.
+    fn find(&self, hash: u32, key: &[u8]) -> Option<usize> {
+        let has = |at: &usize| self.hashes[*at] == hash && self.counters[*at].key == key;
+        let (chunks, rest) = self.hashes.as_chunks::<CHUNK>();
+        let found = chunks.iter().enumerate().find_map(|(number, hashes)| {
+            // All of a chunk at once: most have none.
+            let any = hashes.iter().fold(false, |any, &other| any | (other == hash));
+            let first = number * CHUNK;
+            if any { (first..first + CHUNK).find(has) } else { None }
+        });
+        found.or_else(|| (self.hashes.len() - rest.len()..self.hashes.len()).find(has))
+    }
+
+    /// Returns the position of a counter with the fewest reads. O(1) amortized: counts only grow
+    /// between two fadings, and each counter is passed once for each number of reads.
+    fn least(&mut self) -> usize {
+        let len = self.counters.len();
+        let at_least = (0..len).map(|step| (self.next + step) % len);
+        let found = at_least.clone().find(|&at| self.counters[at].reads <= self.least_reads);
+        let at = found.or_else(|| at_least.min_by_key(|&at| self.counters[at].reads)).unwrap_or(0);
+        self.least_reads = self.counters[at].reads;
+        self.next = (at + 1) % len.max(1);
+        at
     }
 
     fn fade(&mut self, now: Instant) {
@@ -129,6 +159,7 @@ impl Counters {
         self.halved_at = now;
         let half = |count: u64| count.checked_shr(halvings.min(64) as u32).unwrap_or(0);
         self.reads = half(self.reads);
+        (self.least_reads, self.next) = (0, 0);
         for counter in &mut self.counters {
             counter.reads = half(counter.reads);
             counter.error = half(counter.error);
