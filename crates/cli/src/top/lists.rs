@@ -13,6 +13,8 @@ use crate::words;
 
 /// Columns of a figure.
 const FIGURE: u16 = 10;
+/// Columns of a share, which may be a range.
+const SHARE: u16 = 12;
 
 /// Draws the backends that have replicas: what these do now, and what became of the keys asked for
 /// since the answers before.
@@ -43,18 +45,19 @@ pub(super) fn backends(area: Rect, buf: &mut Buffer, state: &State) {
 /// Draws the keys that are read most, those of each partition together.
 pub(super) fn keys(area: Rect, buf: &mut Buffer, state: &State, seen: &Seen) {
     let all = match &seen.hot_keys {
-        Ok(keys) => keys,
-        Err(why) => return nothing(area, buf, &words::escaped(why)),
+        Some(Ok(keys)) => keys,
+        Some(Err(why)) => return nothing(area, buf, &words::escaped(why)),
+        None => return nothing(area, buf, "asking"),
     };
     let rows: Vec<(&str, &Share)> =
         all.iter().flat_map(|of| of.keys.iter().map(|key| (&*of.partition, key))).collect();
     let name = name_width(all.iter().map(|of| of.partition.as_str()), 9);
-    let room = area.width.saturating_sub(name + FIGURE + 2);
+    let room = area.width.saturating_sub(name + SHARE + 2);
     let row = |(partition, share): &(&str, &Share)| {
         TableRow::new([
             Cell::from(words::shortened(&plain(partition), name.into())),
-            Cell::from(Line::raw(words::percent(share.share_ratio)).right_aligned()),
-            Cell::from(words::shortened(&words::escaped(&share.key), room.into())),
+            Cell::from(Line::raw(percent_of(share)).right_aligned()),
+            Cell::from(words::shortened(&key_of(share), room.into())),
         ])
     };
     let heads = [
@@ -62,12 +65,26 @@ pub(super) fn keys(area: Rect, buf: &mut Buffer, state: &State, seen: &Seen) {
         Line::styled("of reads", HEADING).right_aligned(),
         Line::styled("key, of a sample of the last minutes", HEADING),
     ];
-    let widths = [name, FIGURE, room].map(Constraint::Length);
+    let widths = [name, SHARE, room].map(Constraint::Length);
     let shown = rows[state.offset.min(rows.len())..].iter().map(row);
     Table::new(shown, widths).header(TableRow::new(heads)).column_spacing(1).render(area, buf);
     if rows.is_empty() {
         nothing(area, buf, "no reads lately");
     }
+}
+
+/// Returns the share of a key's reads, as a range where it may be much less.
+fn percent_of(share: &Share) -> String {
+    let most = words::percent(share.share_ratio);
+    if share.error_ratio <= share.share_ratio / 10.0 {
+        return most;
+    }
+    format!("{} to {most}", words::percent(share.share_ratio - share.error_ratio))
+}
+
+fn key_of(share: &Share) -> String {
+    let key = words::escaped(&share.key);
+    if share.encoding == "utf8" { key } else { format!("{key} ({})", share.encoding) }
 }
 
 /// Says under the heads why there are no rows.

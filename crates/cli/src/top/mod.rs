@@ -21,7 +21,7 @@ use crate::exit::Failure;
 use crate::terminal::Terminal;
 use crate::{duration, interrupt, out};
 use seen::Seen;
-use state::{State, Wish};
+use state::{Question, State, Wish};
 
 /// Time that the screen waits for a key before it looks for answers.
 const LOOK: Duration = Duration::from_millis(50);
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { node, interval, once } = args;
     let client = node.client_within(ANSWER_MAX)?;
     // A wrong flag or an absent node is better said where the shell still shows it.
-    let first = Seen::ask(&client, 0)?;
+    let first = Seen::ask(&client, 0, false)?;
     let mut state = State::new(node.url().to_owned());
     state.update(Ok(first), Duration::ZERO);
     if *once {
@@ -83,23 +83,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 /// An answer of the node, with the time since the one before.
 type Answer = (Result<Seen, String>, Duration);
 
-/// Starts a thread that asks the node at an interval. Nothing is asked while the last value sent is
-/// false; the thread ends with the sender.
-fn ask_again_and_again(node: AdminClient, interval: Duration) -> (Sender<bool>, Receiver<Answer>) {
+/// Starts a thread that asks the node at an interval what the last value sent says; it ends with
+/// the sender.
+fn ask_again_and_again(node: AdminClient, interval: Duration) -> (Sender<Question>, Receiver<Answer>) {
     let (sender, receiver) = channel();
     let (wanted, wishes) = channel();
     let ask = move || {
-        let (mut is_wanted, mut last, mut now_ms) = (true, Instant::now(), 0);
+        let (mut question, mut last, mut now_ms) = (Question::default(), Instant::now(), 0);
         loop {
             match wishes.recv_timeout(interval) {
-                Ok(wish) => is_wanted = wish,
+                Ok(wish) => question = wish,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            if !is_wanted {
+            if question.is_paused {
                 continue;
             }
-            let answer = Seen::ask(&node, now_ms).map_err(|failure| failure.to_string());
+            let answer = Seen::ask(&node, now_ms, question.with_keys).map_err(|failure| failure.to_string());
             if let Ok(seen) = &answer {
                 now_ms = seen.history.now_ms;
             }
@@ -121,19 +121,19 @@ fn ask_again_and_again(node: AdminClient, interval: Duration) -> (Sender<bool>, 
 fn step(
     terminal: &mut Terminal,
     state: &mut State,
-    asked: &Sender<bool>,
+    asked: &Sender<Question>,
     answers: &Receiver<Answer>,
 ) -> Result<Wish, Failure> {
     terminal.draw(|frame| screen::render(frame.area(), frame.buffer_mut(), state)).map_err(on_terminal)?;
-    let was_paused = state.is_paused;
+    let question = state.question();
     for key in terminal.keys(LOOK).map_err(on_terminal)? {
         if state.press(key) == Wish::Quit {
             return Ok(Wish::Quit);
         }
     }
-    if state.is_paused != was_paused {
+    if state.question() != question {
         // The thread has ended only if it panicked; its last answer is shown then.
-        let _ = asked.send(!state.is_paused);
+        let _ = asked.send(state.question());
     }
     for (answer, elapsed) in answers.try_iter() {
         state.update(answer, elapsed);

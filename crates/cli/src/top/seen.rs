@@ -18,8 +18,8 @@ pub(super) struct Seen {
     pub(super) slo: Slo,
     pub(super) control: Control,
     pub(super) backends: Vec<BackendNow>,
-    /// The keys that are read most; the reason if the node does not tell.
-    pub(super) hot_keys: Result<Vec<HotKeys>, String>,
+    /// The keys that are read most; the reason if the node does not tell, none if it was not asked.
+    pub(super) hot_keys: Option<Result<Vec<HotKeys>, String>>,
 }
 
 /// The answer of `GET /v1/history`, as far as it is shown.
@@ -116,7 +116,10 @@ pub(super) struct HotKeys {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(super) struct Share {
     pub(super) key: String,
+    pub(super) encoding: String,
     pub(super) share_ratio: f64,
+    /// The part of it that may be another key's.
+    pub(super) error_ratio: f64,
 }
 
 /// The answer of `GET /v1/slo`.
@@ -152,11 +155,12 @@ pub(super) struct Guard {
 }
 
 impl Seen {
-    /// Asks a node, whose clock showed `now_ms` at the last time, for what it is now.
+    /// Asks a node, whose clock showed `now_ms` at the last time, for what it is now, `with_keys`
+    /// for hot keys, too.
     ///
     /// # Errors
     /// If the node does not answer, or not as a node of this version.
-    pub(super) fn ask(node: &AdminClient, now_ms: u64) -> Result<Self, Failure> {
+    pub(super) fn ask(node: &AdminClient, now_ms: u64, with_keys: bool) -> Result<Self, Failure> {
         let after_ms = now_ms.saturating_sub(HISTORY_S * 1000);
         Ok(Self {
             history: node.get(&format!("/v1/history?step_s=1&after_ms={after_ms}"))?,
@@ -164,7 +168,8 @@ impl Seen {
             slo: node.get("/v1/slo")?,
             control: node.get("/v1/control")?,
             backends: node.get("/v1/backends")?,
-            hot_keys: node.get("/v1/hot-keys?max=5").map_err(|failure| failure.to_string()),
+            hot_keys: with_keys
+                .then(|| node.get("/v1/hot-keys?max=5").map_err(|failure| failure.to_string())),
         })
     }
 

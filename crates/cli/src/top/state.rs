@@ -37,6 +37,14 @@ pub(super) enum Wish {
     Redraw,
 }
 
+/// The question that a node is asked again and again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) is_paused: bool,
+    /// True if hot keys are asked for, too, which a token may not see.
+    pub(super) with_keys: bool,
+}
+
 /// A partition in the list.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
@@ -128,13 +136,18 @@ impl State {
         Wish::Redraw
     }
 
+    /// Returns what the node is to be asked.
+    pub(super) fn question(&self) -> Question {
+        Question { is_paused: self.is_paused, with_keys: self.list == List::Keys }
+    }
+
     /// Number of rows of the list that is shown.
     pub(super) fn list_rows(&self) -> usize {
         let Some(seen) = &self.seen else { return 0 };
         match self.list {
             List::Partitions => self.rows.len(),
             List::Backends => self.backends.len(),
-            List::Keys => seen.hot_keys.iter().flatten().map(|of| of.keys.len()).sum(),
+            List::Keys => seen.hot_keys.iter().flatten().flatten().map(|of| of.keys.len()).sum(),
             List::Tenants => seen.history.tenants.len(),
             List::Events => seen.history.events.len(),
         }

@@ -78,10 +78,10 @@ fn seen(times: u64) -> Seen {
             guard: Some(Guard { frozen_s: None }),
         },
         backends: vec![backend_now(times)],
-        hot_keys: Ok(vec![HotKeys {
+        hot_keys: Some(Ok(vec![HotKeys {
             partition: "catalog".to_owned(),
-            keys: vec![share("product:7", 0.13), share("\u{1b}[31mred", 0.02)],
-        }]),
+            keys: vec![share("product:7", 0.13, 0.0), share("\u{1b}[31mred", 0.08, 0.05)],
+        }])),
     }
 }
 
@@ -94,8 +94,8 @@ fn backend_now(times: u64) -> BackendNow {
     }
 }
 
-fn share(key: &str, share_ratio: f64) -> Share {
-    Share { key: key.to_owned(), share_ratio }
+fn share(key: &str, share_ratio: f64, error_ratio: f64) -> Share {
+    Share { key: key.to_owned(), encoding: "utf8".to_owned(), share_ratio, error_ratio }
 }
 
 fn event(unix_ms: u64, message: &str) -> Event {
@@ -184,7 +184,13 @@ fn keys_sort_the_partitions_and_turn_to_other_lists() {
     assert_eq!(figures, ["1", "of", "2", "4", "2", "300", "3.0", "0.0", "0.0"], "{backends}");
     press(&mut state, KeyCode::Tab);
     let keys = drawn(&state, 80, 24);
-    assert!(keys.contains("product:7") && keys.contains("13%") && keys.contains("\\u{1b}[31mred"), "{keys}");
+    assert!(
+        keys.contains("product:7")
+            && keys.contains(" 13%")
+            && keys.contains("3% to 8%")
+            && keys.contains("\\u{1b}[31mred"),
+        "{keys}"
+    );
     press(&mut state, KeyCode::Tab);
     let tenants = drawn(&state, 80, 24);
     assert!(
@@ -238,7 +244,7 @@ fn partition_shows_the_latency_of_its_own_reads_and_else_that_of_its_backend() {
 fn list_of_keys_says_why_a_node_does_not_tell_them() {
     let mut state = state();
     let why = "GET /v1/hot-keys: this token may not see clients' keys";
-    state.update(Ok(Seen { hot_keys: Err(why.to_owned()), ..seen(3) }), SECOND);
+    state.update(Ok(Seen { hot_keys: Some(Err(why.to_owned())), ..seen(3) }), SECOND);
     [KeyCode::Tab; 2].into_iter().for_each(|key| _ = press(&mut state, key));
     let keys = drawn(&state, 80, 24);
     assert!(state.list == List::Keys && keys.contains(why), "{keys}");
