@@ -1,6 +1,6 @@
 // The keys of the chosen partition that are read most, and one key in detail.
 
-import { Refused, get, segment } from './api.js';
+import { Away, Refused, get, segment } from './api.js';
 import { byId, el, setText } from './dom.js';
 import { bytes, ms, percent, since } from './format.js';
 
@@ -19,6 +19,7 @@ export class Keys {
   async start(partition) {
     this.partition = partition;
     this.key = null;
+    this.isRefused = false;
     byId('key-name').value = '';
     byId('key-shown').hidden = true;
     await this.refresh();
@@ -26,9 +27,12 @@ export class Keys {
 
   /** Lists the hot keys anew. */
   async refresh() {
+    // What was refused once would be refused every time.
+    if (this.isRefused) return;
     const { name } = this.partition;
-    const [[view], why] = await asked(`/v1/hot-keys?partition=${segment(name)}&max=${LISTED}`, [{ keys: [] }]);
+    const [[view], why, isRefused] = await asked(`/v1/hot-keys?partition=${segment(name)}&max=${LISTED}`, [{ keys: [] }]);
     if (this.partition.name !== name) return;
+    this.isRefused = isRefused;
     const none = why || (view.keys.length === 0 ? 'No reads lately: one round of reads in 64 is sampled.' : '');
     byId('keys-none').hidden = none === '';
     setText(byId('keys-none'), none);
@@ -39,7 +43,7 @@ export class Keys {
   item({ key, encoding, share_ratio: share, error_ratio: error }) {
     // A key that is no text cannot be part of an address.
     const name = encoding === 'utf8'
-      ? el('button', { type: 'button', class: 'link', onclick: () => { byId('key-name').value = key; this.look(key, false); } }, key)
+      ? el('button', { type: 'button', class: 'link', onclick: () => { byId('key-name').value = key; this.look(key, false); } }, visible(key))
       : el('span', {}, `${key} (base64)`);
     const figure = error > share / 10 ? `${percent(share - error)} to ${percent(share)}` : percent(share);
     return el('li', {}, name, el('span', { class: 'figure' }, figure));
@@ -54,7 +58,7 @@ export class Keys {
     if (this.key !== key || this.partition.name !== name) return;
     const place = view?.places.find((at) => at.partition === name) ?? null;
     byId('key-shown').hidden = false;
-    setText(byId('key-title'), key);
+    setText(byId('key-title'), visible(key));
     const facts = place === null ? [['State', why || 'not in the cache']] : factsOf(place);
     byId('key-facts').replaceChildren(...facts.flatMap(([fact, is]) => [el('dt', {}, fact), el('dd', {}, is)]));
     byId('key-value').hidden = !withValue || place === null;
@@ -63,13 +67,16 @@ export class Keys {
   }
 }
 
-/** The answer to a request, or `otherwise` with the reason why there is none. */
+/** A key with its control characters escaped, such as those of a database of Redis. */
+const visible = (key) => key.replace(/[\u0000-\u001f\u007f]/g, (c) => `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`);
+
+/** The answer to a request, or `otherwise`; the reason why there is none, and whether it was refused. */
 async function asked(path, otherwise) {
   try {
-    return [await get(path), ''];
+    return [await get(path), '', false];
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    return [otherwise, error.message];
+    if (!(error instanceof Refused || error instanceof Away)) throw error;
+    return [otherwise, error.message, error instanceof Refused];
   }
 }
 

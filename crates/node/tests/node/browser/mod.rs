@@ -73,7 +73,7 @@ impl Store for Slow {
 
 /// Starts a node with backends of such names at an address.
 fn start(admin: SocketAddr, access: AccessSetup) -> Node {
-    let fake = || Fake::new([("a", &b"1"[..]), ("b", &b"2"[..])]);
+    let fake = || Fake::new([("a", &b"1"[..]), ("b", &b"2"[..]), (MARKUP, b"<i>3</i>")]);
     let plain = || vec![fake() as Arc<dyn Store>];
     let slow = vec![Arc::new(Slow { fake: fake() }) as Arc<dyn Store>];
     let backends = vec![("catalog", plain()), (MARKUP, plain()), ("prices", plain()), ("slow", slow)];
@@ -98,7 +98,8 @@ fn start(admin: SocketAddr, access: AccessSetup) -> Node {
 fn load(to: SocketAddr, browser: &Receiver<Infallible>) {
     for number in 0_u64.. {
         let key = format!("k{number}");
-        let all = ["catalog", MARKUP, "prices"].map(|name| json!({"backend": name, "keys": ["a", "b"]}));
+        let all =
+            ["catalog", MARKUP, "prices"].map(|name| json!({"backend": name, "keys": ["a", "b", MARKUP]}));
         let mut queries = all.to_vec();
         queries.push(json!({"backend": "slow", "keys": ["a", key]}));
         let body = json!({ "queries": queries }).to_string();
