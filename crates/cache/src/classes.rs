@@ -15,6 +15,12 @@ impl Cache {
         self.partitions[partition.index()].deadlines.classes.of(within)
     }
 
+    /// The upper bound of the deadlines of a partition's class; none for deadlines of any length.
+    #[must_use]
+    pub fn class_upto(&self, partition: PartitionId, class: DeadlineClass) -> Option<Duration> {
+        self.partitions[partition.index()].deadlines.classes.upto(class)
+    }
+
     /// Usage of a partition by deadline class, in their order. Locks each shard for reading, one
     /// after the other, if the partition has several classes.
     #[must_use]

@@ -197,22 +197,23 @@ impl BatchCounting {
     }
 
     /// Counts a batch that the cache has answered alone and that was sampled, with the number of
-    /// its keys by partition. The last one blocks it.
+    /// its keys by partition. The last one blocks it. Its keys are recorded in any case.
     pub(super) fn count_hits(&self, now: Instant, keys: &KeyCounts, latency: Duration) {
-        let Some(&(last, _)) = keys.0.last().filter(|_| self.counts()) else { return };
+        let Some(&(last, _)) = keys.0.last() else { return };
         let requests = &self.batches.requests;
         for &(partition, keys) in &keys.0 {
             requests.record_queries(partition, latency, keys * Sampling::EVERY, KeyEnd::Hit);
+        }
+        if !self.counts() {
+            return;
         }
         let request = FinishedRequest::new(latency, Some(requests.backend(last).0));
         requests.count(now, last, self.class, request, Sampling::EVERY);
     }
 
     fn record_fetched(&self, keys: &KeyCounts, took: Duration) {
-        if self.counts() {
-            for &(partition, keys) in &keys.0 {
-                self.batches.requests.record_queries(partition, took, keys, KeyEnd::Fetched);
-            }
+        for &(partition, keys) in &keys.0 {
+            self.batches.requests.record_queries(partition, took, keys, KeyEnd::Fetched);
         }
     }
 

@@ -13,6 +13,7 @@ use sherwood_model::{DeadlineClass, Instant, PartitionId};
 use sherwood_ports::http::{InPath, InQuery, Problem};
 use sherwood_process::clock::millis;
 
+use super::aside::aside;
 use super::hot_keys::check_own_cache;
 use super::keys::{backend_named, check, no_tenant};
 use crate::core::Core;
@@ -32,7 +33,7 @@ const ANY: AccessFlags = AccessFlags::SEE_STALE
 pub(crate) struct Asked {
     /// Name of the only tenant whose partition is looked at; all where absent.
     tenant: Option<String>,
-    /// True to show the value, too, or its first 64 KiB.
+    /// True to show the value, too, or its first 64 KiB; of one partition only.
     #[serde(default)]
     value: bool,
     /// The parameter `pretty`, which [`sherwood_ports::http::form`] reads.
@@ -70,7 +71,7 @@ struct PlaceView {
     age_ms: f64,
     /// Time until it expires, or becomes stale: negative if it has; null if it never does.
     expires_in_ms: Option<f64>,
-    /// Upper bound of the deadlines of its class; null for the class without one.
+    /// Upper bound of the deadlines of its class; null where there is only one.
     class_upto_ms: Option<f64>,
     /// The value, if it was asked for, or its first 64 KiB.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,12 +107,22 @@ pub(crate) async fn show(
             core.partition(id, backend).into_iter().collect()
         }
     };
-    let place = |&partition: &PartitionId| {
-        let seen = seen(&core, partition, key.as_bytes(), asked.value)?;
-        Some(view(&core, partition, seen))
-    };
-    let places = partitions.iter().filter_map(place).collect();
-    Ok(Json(KeyView { backend: name, partitions: partitions.len(), places, key }))
+    if asked.value && partitions.len() > 1 {
+        let error = format!(
+            "backend `{name}` has {} partitions, and a value is shown of one: add ?tenant=",
+            partitions.len()
+        );
+        return Err(Problem::unprocessable(error));
+    }
+    aside(core, move |core| {
+        let place = |&partition: &PartitionId| {
+            let seen = seen(core, partition, key.as_bytes(), asked.value)?;
+            Some(view(core, partition, seen))
+        };
+        let places = partitions.iter().filter_map(place).collect();
+        Json(KeyView { backend: name, partitions: partitions.len(), places, key })
+    })
+    .await
 }
 
 fn seen(core: &Core, partition: PartitionId, key: &[u8], with_value: bool) -> Option<Seen> {
@@ -158,8 +169,7 @@ fn view(core: &Core, partition: PartitionId, seen: Seen) -> PlaceView {
         true => millis(expires - now),
         false => -millis(now - expires),
     };
-    let classes = core.cache.class_usage(partition);
-    let class = classes.get(usize::from(seen.class.0)).and_then(|class| class.upto);
+    let class = core.cache.class_upto(partition, seen.class);
     let (value, encoding) = seen.value.unzip();
     PlaceView {
         partition: name.name.clone(),

@@ -34,8 +34,9 @@ pub(crate) struct PartitionView {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
     pub(crate) evictions: u64,
-    /// Latency of its queries in the window of requests used for decisions, a minute by default;
-    /// null where there were none, and on a node of more than 64 partitions.
+    /// Latency of its reads by the gateway, and by listeners unless `requests = "off"`, in the
+    /// window of requests used for decisions, a minute by default. A look-aside miss takes until it
+    /// is refilled. Null where there were none, and on a node of more than 64 partitions.
     pub(crate) latency_ms: Option<LatencyView>,
     /// Minimum of the partition's budget, bytes.
     pub(crate) min_bytes: u64,

@@ -172,6 +172,7 @@ fn keys(routes: Routes) -> Routes {
                 .query::<key_view::Asked>()
                 .answers::<key_view::KeyView>()
                 .refuses(404, "The backend or tenant is unknown.")
+                .refuses(422, "The value is asked for, and several partitions are looked at.")
                 .refuses(409, "Another cache holds the partitions."),
         )
         .put(

@@ -2,7 +2,7 @@
 
 use sherwood_cache::Cache;
 use sherwood_control::{AdmissionSeen, CacheReport, CacheSeen, MergedNames, PartitionSeen, Report};
-use sherwood_model::{Instant, PartitionId, RequestSnapshot};
+use sherwood_model::{BackendId, Instant, PartitionId, RequestSnapshot};
 use sherwood_policy::{MissLatency, MissRatioCurve, Needs, Observation};
 
 use super::Control;
@@ -35,6 +35,8 @@ impl Control {
         for seen in &mut admissions {
             seen.ended = merged.deadlines[seen.backend.index()];
         }
+        let query_p99 = |index| telemetry.query_sketch(now, BackendId::from_index(index)).quantile(0.99);
+        let query_p99: Vec<_> = (0..backends.len()).map(query_p99).collect();
         let each = parts.names.partitions().iter().zip(held).zip(merged.partitions).enumerate();
         let partitions = each.map(|(index, ((name, held), merged))| PartitionSeen {
             reached: held.reached,
@@ -43,7 +45,7 @@ impl Control {
             hits: merged.hits,
             misses: merged.misses,
             restarts: held.restarts,
-            query_p99: telemetry.query_sketch(now, name.backend).quantile(0.99),
+            query_p99: query_p99[name.backend.index()],
             hit_ratio_slope: slopes.get(index).copied().flatten(),
             shadow_hits: merged.shadow_hits,
             miss_ratio_curve: merged.curve,
