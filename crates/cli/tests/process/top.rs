@@ -73,8 +73,11 @@ fn terminal_shows_a_node_that_ends_and_starts_again() {
     assert!(session.status.success(), "{}", String::from_utf8_lossy(&session.stderr));
     let screen = tmux.shows("prices");
     assert!(screen.contains("catalog") && screen.contains("never violated"), "{screen}");
-    tmux.run(&["send-keys", "Tab"]);
-    tmux.shows("no tenants with a measured throughput");
+    for list in ["no backends that the node asks", "no reads lately", "no tenants with a measured throughput"]
+    {
+        tmux.run(&["send-keys", "Tab"]);
+        tmux.shows(list);
+    }
     tmux.run(&["send-keys", "?"]);
     tmux.shows("sort partitions by");
     tmux.run(&["send-keys", "?"]);
