@@ -164,9 +164,8 @@ impl Counters {
             counter.reads = half(counter.reads);
             counter.error = half(counter.error);
         }
-        let mut is_left =
-            self.counters.iter().map(|counter| counter.reads > 0).collect::<Vec<_>>().into_iter();
-        self.hashes.retain(|_| is_left.next() == Some(true));
+        let mut counters = self.counters.iter();
+        self.hashes.retain(|_| counters.next().is_some_and(|counter| counter.reads > 0));
         self.counters.retain(|counter| counter.reads > 0);
     }
 

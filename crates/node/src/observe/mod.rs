@@ -4,7 +4,6 @@ pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod metrics;
-pub(crate) mod query_windows;
 pub(crate) mod recording;
 pub(crate) mod shadow;
 pub(crate) mod telemetry;

@@ -7,12 +7,11 @@ use std::time::Duration;
 use sherwood_config::SloSetup;
 use sherwood_model::history::Percentiles;
 use sherwood_model::{
-    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, PartitionId, RequestSelection,
-    RequestSnapshot, Slo, SloMonitor, SloStanding,
+    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, PartitionId, QueryWindows,
+    RequestSelection, RequestSnapshot, Slo, SloMonitor, SloStanding,
 };
 use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
-use crate::observe::query_windows::QueryWindows;
 use crate::slos::{Counted, Outcomes, SharedOutcomes, Slos, within};
 
 /// Windows over finished requests and over query latencies.

@@ -3,14 +3,15 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sherwood_model::{BackendId, Instant, LatencySketch, LatencyWindow, PartitionId};
+use crate::{BackendId, Instant, LatencySketch, LatencyWindow, PartitionId};
 
 /// Partitions up to which each has a window of its own, which takes 210 KB once it is used.
 const PARTITIONS_MAX: usize = 64;
 
 /// The latencies of recent queries: by partition on a node of up to 64 partitions, else by backend.
+/// Threads may share it; each window has a lock of its own.
 #[derive(Debug)]
-pub(crate) struct QueryWindows {
+pub struct QueryWindows {
     windows: Vec<Mutex<LatencyWindow>>,
     /// The backend of each partition.
     backends: Vec<BackendId>,
@@ -20,7 +21,8 @@ pub(crate) struct QueryWindows {
 impl QueryWindows {
     /// Creates empty windows of `span` for partitions of these backends, whose ids are below
     /// `backends`.
-    pub(crate) fn new(backends: usize, of_partitions: Vec<BackendId>, span: Duration) -> Self {
+    #[must_use]
+    pub fn new(backends: usize, of_partitions: Vec<BackendId>, span: Duration) -> Self {
         let has_partitions = of_partitions.len() <= PARTITIONS_MAX;
         let windows = if has_partitions { of_partitions.len() } else { backends };
         let windows = (0..windows).map(|_| Mutex::new(LatencyWindow::new(span))).collect();
@@ -28,7 +30,10 @@ impl QueryWindows {
     }
 
     /// Records that `keys` keys of a partition were answered after `latency`.
-    pub(crate) fn record(&self, now: Instant, partition: PartitionId, latency: Duration, keys: u64) {
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    pub fn record(&self, now: Instant, partition: PartitionId, latency: Duration, keys: u64) {
         let index = match self.has_partitions {
             true => partition.index(),
             false => self.backends[partition.index()].index(),
@@ -38,12 +43,22 @@ impl QueryWindows {
     }
 
     /// Returns the latencies of a partition; none on a node of more than 64 partitions.
-    pub(crate) fn of_partition(&self, now: Instant, partition: PartitionId) -> Option<LatencySketch> {
+    /// O(buckets of a sketch).
+    ///
+    /// # Panics
+    /// If there is no such partition.
+    #[must_use]
+    pub fn of_partition(&self, now: Instant, partition: PartitionId) -> Option<LatencySketch> {
         self.has_partitions.then(|| self.sketch(now, partition.index()))
     }
 
-    /// Returns the latencies of a backend, in all its partitions.
-    pub(crate) fn of_backend(&self, now: Instant, backend: BackendId) -> LatencySketch {
+    /// Returns the latencies of a backend, in all its partitions. O(partitions of the backend ×
+    /// buckets of a sketch).
+    ///
+    /// # Panics
+    /// If there is no such backend on a node of more than 64 partitions.
+    #[must_use]
+    pub fn of_backend(&self, now: Instant, backend: BackendId) -> LatencySketch {
         if !self.has_partitions {
             return self.sketch(now, backend.index());
         }
