@@ -25,7 +25,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Counts for the class of this number, if it is one, instead of its own.
+    /// Returns the same with the class of this number, or without a class.
     pub(crate) fn of_class(self, number: Option<u16>) -> Self {
         Self { class: number.map(usize::from), ..self }
     }

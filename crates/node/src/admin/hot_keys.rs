@@ -8,10 +8,11 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use sherwood_model::PartitionId;
+use sherwood_model::{HotKey, PartitionId};
 use sherwood_ports::http::{InQuery, Problem};
 
 use super::aside::aside;
+use super::partitions;
 use crate::core::Core;
 use crate::gateway::Form;
 
@@ -69,21 +70,18 @@ pub(crate) async fn show(
     InQuery(asked): InQuery<Asked>,
 ) -> Result<Json<Vec<HotKeysView>>, Problem> {
     check_own_cache(&core)?;
-    let partitions: Vec<PartitionId> = match &asked.partition {
+    let listed: Vec<PartitionId> = match &asked.partition {
         None => (0..core.names.partitions().len()).map(PartitionId::from_index).collect(),
-        Some(name) => vec![core.names.partition_named(name).ok_or_else(|| {
-            let known: Vec<_> = core.names.partitions().iter().map(|of| of.name.clone()).collect();
-            Problem::not_found("partition", name, &known)
-        })?],
+        Some(name) => vec![partitions::named(&core, name)?],
     };
     let max = asked.max.unwrap_or(KEYS_LISTED);
-    aside(core, move |core| Json(partitions.iter().map(|&of| view(core, of, max)).collect())).await
+    aside(core, move |core| Json(listed.iter().map(|&of| view(core, of, max)).collect())).await
 }
 
 fn view(core: &Core, partition: PartitionId, max: usize) -> HotKeysView {
     let name = &core.names.partitions()[partition.index()];
     let (keys, sampled_reads) = core.hot_keys.top(partition, max);
-    let key = |hot: &sherwood_model::HotKey| {
+    let key = |hot: &HotKey| {
         let (key, encoding) = Form::of(&hot.key).text();
         HotKeyView { key: key.into_owned(), encoding, share_ratio: hot.share, error_ratio: hot.error }
     };

@@ -1,14 +1,13 @@
 //! `GET /v1/keys/{backend}/{key}`: what the cache holds of one key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use sherwood_cache::{Access, AccessFlags, Item, ItemKind, OUTDATED, Value};
+use sherwood_cache::{Access, AccessFlags, Item, ItemKind, OUTDATED, Use, Value};
 use sherwood_model::{DeadlineClass, Instant, PartitionId};
 use sherwood_ports::http::{InPath, InQuery, Problem};
 use sherwood_process::clock::millis;
@@ -86,10 +85,11 @@ struct Seen {
     state: &'static str,
     value_bytes: u64,
     flags: u32,
-    age: Duration,
+    last_use: Use,
     expires: Option<Instant>,
     class: DeadlineClass,
-    value: Option<(String, &'static str)>,
+    /// The first bytes of the value, if it was asked for.
+    value: Option<Vec<u8>>,
 }
 
 pub(crate) async fn show(
@@ -116,8 +116,9 @@ pub(crate) async fn show(
     }
     aside(core, move |core| {
         let place = |&partition: &PartitionId| {
-            let seen = seen(core, partition, key.as_bytes(), asked.value)?;
-            Some(view(core, partition, seen))
+            let now = core.clock.now();
+            let seen = seen(core, partition, (key.as_bytes(), now), asked.value)?;
+            Some(view(core, partition, now, seen))
         };
         let places = partitions.iter().filter_map(place).collect();
         Json(KeyView { backend: name, partitions: partitions.len(), places, key })
@@ -125,32 +126,20 @@ pub(crate) async fn show(
     .await
 }
 
-fn seen(core: &Core, partition: PartitionId, key: &[u8], with_value: bool) -> Option<Seen> {
-    let now = core.clock.now();
+fn seen(core: &Core, partition: PartitionId, (key, now): (&[u8], Instant), with_value: bool) -> Option<Seen> {
     let access = Access { flags: ANY, ..Access::at(now) };
-    // Under the shard's lock the value is copied, at most 64 KiB, and encoded afterwards.
-    let read = |item: Item<'_>, class| {
-        let value = match item.value {
+    core.cache.inspect(partition, key, &access, |item, class| Seen {
+        state: state(&item, now),
+        value_bytes: item.value.len() as u64,
+        flags: item.flags,
+        last_use: item.last_use,
+        expires: item.expires,
+        class,
+        value: match item.value {
             Value::Bytes(value) if with_value => Some(value[..value.len().min(VALUE_BYTES_MAX)].to_vec()),
             _ => None,
-        };
-        let seen = Seen {
-            state: state(&item, now),
-            value_bytes: item.value.len() as u64,
-            flags: item.flags,
-            age: Duration::ZERO,
-            expires: item.expires,
-            class,
-            value: None,
-        };
-        (seen, item.last_use, value)
-    };
-    let (seen, last_use, value) = core.cache.inspect(partition, key, &access, read)?;
-    let value = value.map(|bytes| {
-        let (text, encoding) = Form::of(&bytes).text();
-        (text.into_owned(), encoding)
-    });
-    Some(Seen { age: core.cache.since(last_use, now), value, ..seen })
+        },
+    })
 }
 
 fn state(item: &Item<'_>, now: Instant) -> &'static str {
@@ -162,24 +151,23 @@ fn state(item: &Item<'_>, now: Instant) -> &'static str {
     }
 }
 
-fn view(core: &Core, partition: PartitionId, seen: Seen) -> PlaceView {
+fn view(core: &Core, partition: PartitionId, now: Instant, seen: Seen) -> PlaceView {
     let name = &core.names.partitions()[partition.index()];
-    let now = core.clock.now();
     let left = |expires: Instant| match expires >= now {
         true => millis(expires - now),
         false => -millis(now - expires),
     };
-    let class = core.cache.class_upto(partition, seen.class);
-    let (value, encoding) = seen.value.unzip();
+    let text = seen.value.as_deref().map(|value| Form::of(value).text());
+    let (value, encoding) = text.map(|(text, encoding)| (text.into_owned(), encoding)).unzip();
     PlaceView {
         partition: name.name.clone(),
         tenant: core.names.tenant(name.tenant).to_owned(),
         state: seen.state,
         value_bytes: seen.value_bytes,
         flags: seen.flags,
-        age_ms: millis(seen.age),
+        age_ms: millis(core.cache.since(seen.last_use, now)),
         expires_in_ms: seen.expires.map(left),
-        class_upto_ms: class.map(millis),
+        class_upto_ms: core.cache.class_upto(partition, seen.class).map(millis),
         value,
         encoding,
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use sherwood_cache::Curve;
 use sherwood_ports::http::{InPath, Problem};
 
+use super::partitions;
 use crate::core::Core;
 
 /// A partition's miss ratio curve, as the admin API shows it.
@@ -32,10 +33,7 @@ pub(crate) async fn show(
     State(core): State<Arc<Core>>,
     InPath(name): InPath<String>,
 ) -> Result<Json<CurveView>, Problem> {
-    let Some(partition) = core.names.partition_named(&name) else {
-        let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
-        return Err(Problem::not_found("partition", &name, &known));
-    };
+    let partition = partitions::named(&core, &name)?;
     let Some(curve) = core.cache.miss_ratio_curve(partition) else {
         let error = "no curves are kept here; set [memory] mrc_sample = 0.03125 and start again";
         return Err(Problem::new(StatusCode::CONFLICT, error));

@@ -166,6 +166,14 @@ pub(crate) struct Change {
     dry_run: Option<bool>,
 }
 
+/// Returns the id of the partition called `name`.
+pub(super) fn named(core: &Core, name: &str) -> Result<PartitionId, Problem> {
+    core.names.partition_named(name).ok_or_else(|| {
+        let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
+        Problem::not_found("partition", name, &known)
+    })
+}
+
 pub(crate) async fn change(
     State(core): State<Arc<Core>>,
     InPath(name): InPath<String>,
@@ -175,10 +183,7 @@ pub(crate) async fn change(
 }
 
 fn set(core: &Core, name: &str, asked: &Change) -> Result<Json<PinnedView>, Problem> {
-    let Some(partition) = core.names.partition_named(name) else {
-        let known: Vec<_> = core.names.partitions().iter().map(|partition| partition.name.clone()).collect();
-        return Err(Problem::not_found("partition", name, &known));
-    };
+    let partition = named(core, name)?;
     let mut control = core.control();
     let before = control.pins()[partition.index()];
     let bytes = |size: Option<ByteSize>| size.map(|ByteSize(bytes)| bytes);

@@ -155,6 +155,7 @@ fn requests(routes: Routes) -> Routes {
 }
 
 fn keys(routes: Routes) -> Routes {
+    let no_keys = "The token has read access only, and may not see clients' keys.";
     routes
         .get(
             "/v1/hot-keys",
@@ -162,6 +163,7 @@ fn keys(routes: Routes) -> Routes {
             op("hotKeys", "The keys of each partition that are read most, of a sample of the reads")
                 .query::<hot_keys::Asked>()
                 .answers::<Vec<hot_keys::HotKeysView>>()
+                .refuses(403, no_keys)
                 .refuses(404, "The partition is unknown.")
                 .refuses(409, "Another cache holds the partitions."),
         )
@@ -171,9 +173,10 @@ fn keys(routes: Routes) -> Routes {
             op("key", "What the cache holds of a key; counts as no use of it")
                 .query::<key_view::Asked>()
                 .answers::<key_view::KeyView>()
+                .refuses(403, no_keys)
                 .refuses(404, "The backend or tenant is unknown.")
-                .refuses(422, "The value is asked for, and several partitions are looked at.")
-                .refuses(409, "Another cache holds the partitions."),
+                .refuses(409, "Another cache holds the partitions.")
+                .refuses(422, "The value is asked for, and several partitions are looked at."),
         )
         .put(
             "/v1/keys/{backend}/{*key}",
