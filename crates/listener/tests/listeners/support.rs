@@ -97,19 +97,22 @@ impl Server {
 
     /// Starts a memcached listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
-        Self::serve(
-            Protocol::Memcached,
-            options,
-            Routing::single(target(0, true)),
-            Some(backends),
-            PLACES,
-            None,
-        )
+        Self::reading_through(Protocol::Memcached, options, backends)
     }
 
     /// Starts a Redis listener with one partition whose misses are fetched from `backends`.
     pub(crate) fn redis_read_through(options: ListenerOptions, backends: Arc<dyn Backends>) -> Self {
-        Self::serve(Protocol::Redis, options, Routing::single(target(0, true)), Some(backends), PLACES, None)
+        Self::reading_through(Protocol::Redis, options, backends)
+    }
+
+    /// Starts a listener of either protocol with one partition whose misses are fetched from
+    /// `backends`.
+    pub(crate) fn reading_through(
+        protocol: Protocol,
+        options: ListenerOptions,
+        backends: Arc<dyn Backends>,
+    ) -> Self {
+        Self::serve(protocol, options, Routing::single(target(0, true)), Some(backends), PLACES, None)
     }
 
     /// Starts a listener of either protocol that does not fetch misses, and whose writes call

@@ -100,10 +100,7 @@ fn keys_read_in_timed_rounds_are_counted_whether_they_are_found_or_not() {
 fn keys_to_be_fetched_count_as_read_once() {
     for protocol in Protocol::ALL {
         let slow = slow();
-        let server = match protocol {
-            Protocol::Memcached => Server::read_through(one_thread(), slow.clone()),
-            Protocol::Redis => Server::redis_read_through(one_thread(), slow.clone()),
-        };
+        let server = Server::reading_through(protocol, one_thread(), slow.clone());
         let mut client = server.connect();
         for number in 0..2 * ROUNDS {
             let key = format!("key:{number}");
@@ -122,11 +119,8 @@ fn keys_to_be_fetched_count_as_read_once() {
 fn fetched_keys_are_all_timed() {
     for protocol in Protocol::ALL {
         let slow = slow();
-        let server = match protocol {
-            Protocol::Memcached => Server::read_through(one_thread(), slow.clone()),
-            Protocol::Redis => Server::redis_read_through(one_thread(), slow.clone()),
-        };
-        let mut client = server.connect();
+        let server = Server::reading_through(protocol, one_thread(), slow.clone());
+        let (mut client, mut other) = (server.connect(), server.connect());
         let found = Ok(Some(FetchedValue::from(bytes::Bytes::from_static(b"value"))));
         let missed = protocol.missed().to_owned();
         let ends = [
@@ -139,6 +133,8 @@ fn fetched_keys_are_all_timed() {
         for (key, result, answer, outcome) in ends {
             client.send(protocol.get(key).as_bytes());
             eventually("the key is fetched", || slow.is_asked(key));
+            // Once the thread has begun another round, it has waited for the key for some time.
+            ping(&mut other, protocol);
             slow.answer(key, result);
             client.expect(&answer);
             assert_eq!(count(&server, Operation::Get, outcome), 1, "{protocol:?}: {key}");
