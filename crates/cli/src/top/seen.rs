@@ -72,7 +72,6 @@ pub(super) struct Partition {
     pub(super) used_bytes: u64,
     pub(super) hits: u64,
     pub(super) misses: u64,
-    #[serde(default)]
     pub(super) latency_ms: Option<Latency>,
 }
 
