@@ -276,19 +276,22 @@ impl Watch {
     }
 }
 
-/// Returns the resident memory of the process without pages of files, bytes; none where the system
-/// does not report it.
+/// Returns the resident memory of the process, bytes, without pages of files where the system tells
+/// them apart; none where it does not report it.
 pub fn resident_bytes() -> Option<u64> {
     resident_in(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// Returns the resident memory without pages of files in the text of `/proc/<pid>/status`, bytes.
+/// Reads [`resident_bytes`] in the text of `/proc/<pid>/status`.
 fn resident_in(status: &str) -> Option<u64> {
     let bytes = |name: &str| {
         let kib = status.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix(" kB")?;
         Some(kib.parse::<u64>().ok()? << 10)
     };
-    Some(bytes("RssAnon:")? + bytes("RssShmem:")?)
+    // Kernels before 4.5, and some containers' views of /proc, have the sum alone.
+    bytes("RssAnon:")
+        .zip(bytes("RssShmem:"))
+        .map_or_else(|| bytes("VmRSS:"), |(own, shared)| Some(own + shared))
 }
 
 #[cfg(test)]
@@ -429,7 +432,8 @@ mod tests {
     fn resident_memory_is_read_without_pages_of_files() {
         let status = "VmRSS:\t  42 kB\nRssAnon:\t  10 kB\nRssFile:\t  30 kB\nRssShmem:\t  2 kB\n";
         assert_eq!(resident_in(status), Some(12 << 10));
-        assert_eq!(resident_in("VmRSS:\t  42 kB\n"), None);
+        assert_eq!(resident_in("VmRSS:\t  42 kB\n"), Some(42 << 10), "where only the sum is reported");
+        assert_eq!(resident_in("Name:\tx\n"), None);
     }
 
     #[test]
