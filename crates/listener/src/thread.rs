@@ -377,11 +377,11 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         if self.timing {
             let latency = self.shared.clock.now().since(moment.now);
             let hits = times.end_turn(latency);
-            if let Some(counting) = &self.shared.service.batches
-                && !client.has_batch()
-                && !turn_keys.have_missed()
-            {
-                counting.count_hits(moment.now + latency, &hits, latency);
+            if let Some(counting) = &self.shared.service.batches {
+                counting.record_hits(&hits, latency);
+                if !client.has_batch() && !turn_keys.have_missed() {
+                    counting.count_hits(moment.now + latency, &hits, latency);
+                }
             }
         }
         if turn_keys.any() || client.has_batch() {

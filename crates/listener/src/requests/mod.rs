@@ -178,11 +178,12 @@ impl ClientBatches {
     }
 
     fn unlock(&self, batches: MutexGuard<'_, Batches>) {
+        // Under the lock: otherwise an older number could replace a newer one.
         let waiting = batches.waiting();
-        drop(batches);
         if self.waiting.0.load(Relaxed) != waiting {
             self.waiting.0.store(waiting, Relaxed);
         }
+        drop(batches);
     }
 
     /// Returns a number for a connection that no other has.
@@ -196,17 +197,20 @@ impl BatchCounting {
         self.always || !self.batches.requests.come_by_other_means()
     }
 
-    /// Counts a batch that the cache has answered alone and that was sampled, with the number of
-    /// its keys by partition. The last one blocks it. Its keys are recorded in any case.
+    /// Records the keys, by partition, that the cache has answered in a sampled turn.
+    pub(super) fn record_hits(&self, keys: &KeyCounts, latency: Duration) {
+        for &(partition, keys) in &keys.0 {
+            self.batches.requests.record_queries(partition, latency, keys * Sampling::EVERY, KeyEnd::Hit);
+        }
+    }
+
+    /// Counts a sampled batch whose `keys` the cache has answered alone; the last one blocks it.
     pub(super) fn count_hits(&self, now: Instant, keys: &KeyCounts, latency: Duration) {
         let Some(&(last, _)) = keys.0.last() else { return };
-        let requests = &self.batches.requests;
-        for &(partition, keys) in &keys.0 {
-            requests.record_queries(partition, latency, keys * Sampling::EVERY, KeyEnd::Hit);
-        }
         if !self.counts() {
             return;
         }
+        let requests = &self.batches.requests;
         let request = FinishedRequest::new(latency, Some(requests.backend(last).0));
         requests.count(now, last, self.class, request, Sampling::EVERY);
     }
