@@ -40,7 +40,8 @@ export class Chart {
   update({ at, series, range }) {
     this.last = { at, series, range };
     const names = series.map((one) => one.name).join('\n');
-    const isEmpty = !series.some((one) => one.values.some((value) => value !== null && value !== undefined));
+    // Dashed lines are bounds, which are there without any measurement.
+    const isEmpty = !series.some((one) => !one.dash && one.values.some((value) => value !== null && value !== undefined));
     this.nothing.hidden = !isEmpty;
     if (names !== this.names) {
       this.names = names;

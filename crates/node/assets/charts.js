@@ -34,10 +34,12 @@ export class Charts {
       ...rows.map((row) => ({ name: `name ${row.name}`, label: row.name, values: row[column], colour: () => colour(row.name) })),
       ...(others ? [{ name: 'others', label: 'all others', values: others[column], colour: otherColour }] : []),
     ];
+    const marks = moved(data.events);
+    [this.latency, this.violations, this.blocking, this.allocation, this.hits].forEach((chart) => { chart.marks = marks; });
     await show(this.latency, latencySeries(data));
     await show(this.violations, violationSeries(data.slos));
-    await show(this.blocking, named(data.backends, 'blocking', data.other_backends));
-    this.allocation.marks = moved(data.events);
+    const blocking = named(data.backends, 'blocking', data.other_backends);
+    await show(this.blocking, blocking.some((one) => one.values.some((value) => value > 0)) ? blocking : []);
     await show(this.allocation, named(data.partitions, 'bytes', data.other_partitions));
     await show(this.hits, named(data.backends.map(smoothed), 'hit_ratio', data.other_backends && smoothed(data.other_backends)));
     await show(this.queries, named(data.backends, 'query_p99_ms'));

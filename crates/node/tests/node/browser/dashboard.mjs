@@ -255,6 +255,9 @@ await step('a token is asked for once, and kept in memory only', async () => {
   await guarded.page.type('#token-value', token);
   await guarded.page.keyboard.press('Enter');
   await ready(guarded.page);
+  for (const chart of ['latency', 'blocking']) {
+    await guarded.page.waitForSelector(`#${chart} .nothing a`, { visible: true });
+  }
   await guarded.page.select('#policy', 'equal');
   await guarded.page.click('#policy-form button');
   await says(guarded.page, 'policy-now', '^equal$');
