@@ -21,6 +21,7 @@ mod demo;
 mod descriptors;
 mod duration;
 mod exit;
+mod hanging;
 mod interrupt;
 mod load;
 mod log_lines;

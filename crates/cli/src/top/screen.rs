@@ -11,10 +11,10 @@ use ratatui::widgets::{
 };
 
 use super::lists;
-use super::seen::{Seen, last};
+use super::seen::{Event, Seen, last};
 use super::state::{List, Row, Sort, State};
 use crate::policy::plain;
-use crate::words;
+use crate::{hanging, words};
 
 /// Draws the whole screen at any size.
 pub(super) fn render(area: Rect, buf: &mut Buffer, state: &State) {
@@ -270,13 +270,11 @@ fn tenants(area: Rect, buf: &mut Buffer, state: &State, seen: &Seen) {
 
 /// Draws the events, latest first, without the first `offset`.
 fn events(area: Rect, buf: &mut Buffer, seen: &Seen, offset: usize) {
-    for (row, event) in area.rows().zip(seen.history.events.iter().rev().skip(offset)) {
+    let text = |event: &Event| {
         let ago = Duration::from_millis(seen.history.now_ms.saturating_sub(event.unix_ms));
-        let head = format!("{:>6} ago  ", up(ago));
-        let room = usize::from(area.width).saturating_sub(words::width(&head));
-        let message = words::shortened(&words::escaped(&event.message), room);
-        Line::from(vec![Span::styled(head, DIM), Span::raw(message)]).render(row, buf);
-    }
+        (format!("{:>6} ago  ", up(ago)), words::escaped(&event.message))
+    };
+    hanging::draw(area, buf, seen.history.events.iter().rev().skip(offset).map(text));
 }
 
 fn help(area: Rect, buf: &mut Buffer) {

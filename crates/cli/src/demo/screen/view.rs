@@ -12,7 +12,7 @@ use super::super::live::Live;
 use super::layout::Layout;
 use super::slowdowns::Slowdowns;
 use super::{backends, plot};
-use crate::words;
+use crate::{hanging, words};
 
 /// Draws the whole screen at any size.
 pub(super) fn render(area: Rect, buf: &mut Buffer, live: &Live, slowdowns: &Slowdowns) {
@@ -104,22 +104,11 @@ fn so_far(live: &Live) -> [String; 2] {
     }
 }
 
-/// Draws the events, latest first, because that is the most important, in as many lines as they
-/// need. What the last row has no room for is cut.
+/// Draws the events, latest first, because that is the most important.
 fn events(area: Rect, buf: &mut Buffer, events: &[String]) {
     const HEADS: [&str; 3] = ["latest: ", "before: ", "before: "];
-    let mut rows = area.rows().peekable();
-    for (event, head) in events.iter().rev().zip(HEADS) {
-        let room = usize::from(area.width).saturating_sub(head.len());
-        let lines = words::wrapped(event, room);
-        for at in 0..lines.len() {
-            let Some(row) = rows.next() else { return };
-            let text = if rows.peek().is_none() { lines[at..].join(" ") } else { lines[at].clone() };
-            let head = if at == 0 { head } else { "        " };
-            let text = words::shortened(&text, room);
-            Line::from(vec![Span::styled(head, DIM), Span::raw(text)]).render(row, buf);
-        }
-    }
+    let latest = HEADS.into_iter().zip(events.iter().rev());
+    hanging::draw(area, buf, latest.map(|(head, event)| (head.to_owned(), event.clone())));
 }
 
 /// Draws the dashboard's address and the legend. While the load is late, a warning replaces both,
