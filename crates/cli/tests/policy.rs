@@ -161,7 +161,7 @@ fn invalid_input_is_refused_with_its_path_and_what_is_accepted() {
     }
     let not_a_number = input(|_| ()).replace("0.5,0.1", "0.5,NaN");
     let error = refusal(not_a_number);
-    assert!(error.contains("expected value at line 1 column"), "{error}");
+    assert!(error.contains("this is not JSON, line 1, column"), "{error}");
     assert!(error.contains("`sherwood policy allocate --help` shows the format"), "{error}");
 }
 

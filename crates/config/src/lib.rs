@@ -22,7 +22,6 @@ pub mod http_limits;
 pub mod json_schema;
 mod lines;
 mod meaning;
-pub mod misread;
 mod problem;
 mod raw;
 mod read;

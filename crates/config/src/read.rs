@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use serde::Deserialize;
+use sherwood_model::misread::{Format, Place, reworded, unknown_field, unknown_key};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::misread::{Format, Place, reworded, unknown_field, unknown_key};
 use super::problem::{Origin, Problems};
 use super::raw::RawFile;
 use super::schema::{accepted, array_for_table};

@@ -12,7 +12,6 @@ use super::raw::{
     RawSpanExport, RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule,
     RawWrites,
 };
-use super::*;
 
 mod example;
 mod reference;

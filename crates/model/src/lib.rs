@@ -18,6 +18,7 @@ mod hash;
 pub mod history;
 mod hot_keys;
 mod ids;
+pub mod misread;
 mod nearest;
 mod percent;
 mod plan;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-use sherwood_model::{TenantId, units::quoted};
+use sherwood_model::{TenantId, misread, units::quoted};
 use sherwood_policy::tenants::{Division, TenantOptions, by_name, dividing};
 
 use super::input::{File, Input, NAMES};
@@ -118,7 +118,8 @@ fn read(args: &Args) -> Result<Input, Failure> {
     let file: File = serde_json::from_str(&text).map_err(|error| {
         let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default().trim();
         Failure::usage(format!(
-            "{name}: {error}, at {:?}; `sherwood policy allocate --help` shows the format",
+            "{name}: {}, at {:?}; `sherwood policy allocate --help` shows the format",
+            misread::json_file(&error),
             quoted(line)
         ))
     })?;

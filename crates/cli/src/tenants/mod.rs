@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
+use sherwood_model::misread;
 
 use crate::admin::{AdminNode, other_form};
 use crate::exit::Failure;
@@ -91,7 +92,7 @@ fn described(path: &Path) -> Result<Value, Failure> {
         Failure::usage(format!("--add {}: {error}; name a JSON file that describes a tenant", path.display()))
     };
     let text = sherwood_textfile::input(path).map_err(|error| of(&format_args!("it {error}")))?;
-    serde_json::from_str(&text).map_err(|error| of(&error))
+    serde_json::from_str(&text).map_err(|error| of(&misread::json_file(&error)))
 }
 
 fn weight(text: &str) -> Result<(String, f64), String> {

@@ -1,5 +1,7 @@
 //! Comparison of the example file with the code.
 
+use sherwood_model::misread;
+
 use super::*;
 
 /// Keys of a raw table, taken from its error about an unknown key.

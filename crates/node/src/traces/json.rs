@@ -14,6 +14,7 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::value::RawValue;
+use sherwood_model::misread;
 use sherwood_ports::http::{Misread, Text, without_mark};
 
 use super::export::{Export, Refused, ResourceSpans};
@@ -110,7 +111,7 @@ pub(super) fn export(body: &[u8]) -> Result<Export, Misread> {
 
 /// Returns the part if it could be read; otherwise counts it as refused.
 fn read<T>(refused: &mut Refused, part: Result<T, serde_json::Error>) -> Option<T> {
-    refused.read(part.map_err(|error| Misread::reason(&error)))
+    refused.read(part.map_err(|error| misread::json(&error)))
 }
 
 fn of_resource(resource: JsonResource<'_>) -> Result<Vec<KeyValue>, serde_json::Error> {

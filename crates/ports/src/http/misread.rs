@@ -6,8 +6,7 @@ use axum::http::request::Parts;
 use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
-use serde_json::error::Category;
-use sherwood_config::misread::{Format, Place, reworded};
+use sherwood_model::misread::{self, Format, Place, reworded};
 
 use super::reply::Problem;
 
@@ -26,35 +25,12 @@ impl Misread {
     pub fn of<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Self {
         let mut reader = serde_json::Deserializer::from_slice(json);
         match serde_path_to_error::deserialize::<_, T>(&mut reader) {
-            Err(error) => Self { path: error.path().to_string(), reason: Self::reason(error.inner()) },
+            Err(error) => Self { path: error.path().to_string(), reason: misread::json(error.inner()) },
             Ok(_) => {
-                let end = reader.end().map_err(|error| Self::reason(&error));
+                let end = reader.end().map_err(|error| misread::json(&error));
                 let reason = end.err().unwrap_or_else(|| "the text could not be read".to_owned());
                 Self { path: ".".to_owned(), reason }
             }
-        }
-    }
-
-    /// Returns an error of JSON in words.
-    #[must_use]
-    pub fn reason(error: &serde_json::Error) -> String {
-        let text = error.to_string();
-        let message = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
-        let place = format!("line {}, column {}", error.line(), error.column());
-        match error.classify() {
-            Category::Eof if error.line() <= 1 && error.column() == 0 => {
-                "there is no JSON; send a JSON value".to_owned()
-            }
-            Category::Eof => format!("the JSON ends within a value, {place}; send all of it"),
-            Category::Syntax | Category::Io => {
-                let problem = match message {
-                    "expected value" => "no value",
-                    "trailing characters" => "more text after the value",
-                    other => other,
-                };
-                format!("this is not JSON, {place}: {problem}; send valid JSON")
-            }
-            Category::Data => reworded(message, Format::Json, Place::default()),
         }
     }
 }
@@ -181,12 +157,12 @@ mod tests {
     #[test]
     fn text_that_is_not_json_is_refused_with_its_place() {
         let reason = |json: &str| Misread::of::<Vec<u8>>(json.as_bytes()).reason;
-        assert_eq!(reason(""), "there is no JSON; send a JSON value");
-        assert_eq!(reason("[1"), "the JSON ends within a value, line 1, column 2; send all of it");
-        assert_eq!(reason("[x]"), "this is not JSON, line 1, column 2: no value; send valid JSON");
+        assert_eq!(reason(""), "there is no JSON; write a JSON value");
+        assert_eq!(reason("[1"), "the JSON ends within a value, line 1, column 2; complete it");
+        assert_eq!(reason("[x]"), "this is not JSON, line 1, column 2: no value; write valid JSON");
         assert_eq!(
             reason("[] 1"),
-            "this is not JSON, line 1, column 4: more text after the value; send valid JSON"
+            "this is not JSON, line 1, column 4: more text after the value; write valid JSON"
         );
         let misread = Misread::of::<Vec<u8>>(b"[1, 300]");
         assert_eq!(misread.path, "[1]");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use sherwood_model::BackendId;
+use sherwood_model::{BackendId, misread};
 use thiserror::Error;
 
 use super::backend::BackendModel;
@@ -167,7 +167,7 @@ impl Model {
     /// If the text is not of that schema or a value is out of its range; the error names the place
     /// and the range.
     pub fn from_json(text: &str) -> Result<Self, ModelError> {
-        let shape = |error: serde_json::Error| ModelError::Shape { detail: error.to_string() };
+        let shape = |error: serde_json::Error| ModelError::Shape { detail: misread::json_file(&error) };
         let tag: Tag = serde_json::from_str(text).map_err(shape)?;
         if tag.schema != SCHEMA {
             return Err(ModelError::Schema { found: tag.schema });

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use serde::Deserialize;
+use sherwood_model::misread::{self, Format, Place};
 use sherwood_model::units::{ByteSize, Span};
 use sherwood_model::{Legs, ResourceClass, Unit};
 
@@ -234,13 +235,24 @@ const fn scan_max() -> u32 {
     1
 }
 
+/// Returns the error of a TOML document in words for people, with its line.
+fn misread_toml(text: &str, error: &toml::de::Error) -> String {
+    let span = error.span().unwrap_or_default();
+    let line = 1 + text[..span.start].matches('\n').count();
+    if text.parse::<toml::Table>().is_err() {
+        return format!("this is not TOML, line {line}: {}; write valid TOML", error.message());
+    }
+    let place = Place { written: text.get(span), range: None };
+    format!("line {line}: {}", misread::reworded(error.message(), Format::Toml, place))
+}
+
 impl Scenario {
     /// Reads a JSON document.
     ///
     /// # Errors
     /// If it is not of the form, or a value is out of its range.
     pub fn from_json(text: &str) -> Result<Self, ScenarioError> {
-        Self::checked(serde_json::from_str(text).map_err(|error| error.to_string()))
+        Self::checked(serde_json::from_str(text).map_err(|error| misread::json_file(&error)))
     }
 
     /// Reads a TOML document.
@@ -248,7 +260,7 @@ impl Scenario {
     /// # Errors
     /// If it is not of the form, or a value is out of its range.
     pub fn from_toml(text: &str) -> Result<Self, ScenarioError> {
-        Self::checked(toml::from_str(text).map_err(|error| error.to_string()))
+        Self::checked(toml::from_str(text).map_err(|error| misread_toml(text, &error)))
     }
 
     fn checked(read: Result<Self, String>) -> Result<Self, ScenarioError> {
@@ -396,8 +408,16 @@ mod tests {
     fn document_with_an_unknown_field_is_refused_with_its_position() {
         let text = TOML.replace("depth = 2", "depth = 2, breadth = 3");
         let error = Scenario::from_toml(&text).unwrap_err().to_string();
-        assert!(error.contains("breadth") && error.contains("line"), "{error}");
+        assert!(
+            error.starts_with("scenario of tenants: line ") && error.contains("unknown key `breadth`"),
+            "{error}"
+        );
+        let error = Scenario::from_toml("a = ").unwrap_err().to_string();
+        assert!(error.starts_with("scenario of tenants: this is not TOML, line 1: "), "{error}");
         let error = Scenario::from_json("{").unwrap_err().to_string();
-        assert!(error.starts_with("scenario of tenants: EOF"), "{error}");
+        assert!(
+            error.starts_with("scenario of tenants: the JSON ends within a value, line 1, column 1"),
+            "{error}"
+        );
     }
 }

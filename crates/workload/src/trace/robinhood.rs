@@ -16,6 +16,7 @@
 use std::io::BufRead;
 
 use serde::Deserialize;
+use sherwood_model::misread;
 
 use super::{Position, TraceError, read_line};
 use crate::unique::Unique;
@@ -120,7 +121,7 @@ fn parse(line: &[u8], at: Position) -> Result<Request, TraceError> {
         if error.is_eof() && !line.ends_with(b"\n") {
             TraceError::Truncated { at, expected: A_REQUEST }
         } else {
-            TraceError::Record { at, expected: A_REQUEST, detail: error.to_string() }
+            TraceError::Record { at, expected: A_REQUEST, detail: misread::json(&error) }
         }
     })?;
     let layers = document
@@ -199,7 +200,7 @@ mod tests {
         let flag = error(&good.replace("\"C\":[1]", "\"C\":[2]"));
         assert!(flag.contains("not 0 or 1"), "{flag}");
         let field = error(&good.replace("\"t\"", "\"time\""));
-        assert!(field.contains("unknown field `time`"), "{field}");
+        assert!(field.contains("unknown key `time`; the keys here are "), "{field}");
         assert!(error("nonsense\n").contains("line 1"));
         assert_eq!(read(format!("\u{feff}{good}").as_bytes()).filter(Result::is_ok).count(), 1);
         let twice = error(&good.replace(

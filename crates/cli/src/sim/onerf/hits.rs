@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
+use sherwood_model::misread;
 
 use crate::exit::Failure;
 
@@ -31,7 +32,8 @@ pub(in crate::sim) fn read(path: &Path) -> Result<Vec<LiveRun>, Failure> {
         ))
     };
     let text = sherwood_textfile::input(path).map_err(|error| refused(&format_args!("it {error}")))?;
-    let Document { runs } = serde_json::from_str(&text).map_err(|error| refused(&error))?;
+    let Document { runs } =
+        serde_json::from_str(&text).map_err(|error| refused(&misread::json_file(&error)))?;
     let sound = |ms: &f64| ms.is_finite() && *ms >= 0.0;
     if runs.is_empty() || !runs.iter().all(|run| run.hit_p99_ms.values().all(sound)) {
         return Err(refused(&"it needs a run, with latencies of 0 or more"));

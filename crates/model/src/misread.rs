@@ -1,10 +1,14 @@
 //! Texts of errors about values that have another form than the accepted one.
 //!
 //! Readers of TOML and JSON describe such an error in serde's words, which name types of Rust.
-//! [`reworded`] says the same for people: the offending value, the accepted form and the remedy.
+//! [`reworded`] says the same for people: the offending value, the accepted form and the remedy;
+//! [`json`] and [`json_file`] do so for a whole error of JSON.
 
-use sherwood_model::nearest;
-use sherwood_model::units::quoted;
+use serde_json::Error;
+use serde_json::error::Category;
+
+use crate::nearest;
+use crate::units::quoted;
 
 /// The format of a text, which decides what its values are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ pub struct Place<'a> {
 /// types are returned unchanged.
 ///
 /// ```
-/// # use sherwood_config::misread::{Format, Place, reworded};
+/// # use sherwood_model::misread::{Format, Place, reworded};
 /// let place = Place { range: Some("1 to 16"), ..Place::default() };
 /// let message = "invalid type: string \"x\", expected u32";
 /// assert_eq!(
@@ -83,6 +87,48 @@ pub fn reworded(message: &str, format: Format, place: Place<'_>) -> String {
         },
     };
     format!("{found} is not accepted; write {}", accepted(expected, format, place.range))
+}
+
+/// Returns an error of a JSON text in words for people. One about a value does not say where it is.
+#[must_use]
+pub fn json(error: &Error) -> String {
+    let text = error.to_string();
+    let message = text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]);
+    match error.classify() {
+        Category::Eof if error.line() <= 1 && error.column() == 0 => {
+            "there is no JSON; write a JSON value".to_owned()
+        }
+        Category::Eof => format!("the JSON ends within a value, {}; complete it", place_of(error)),
+        Category::Syntax | Category::Io => {
+            let problem = match message {
+                "expected value" => "no value",
+                "trailing characters" => "more text after the value",
+                other => other,
+            };
+            format!("this is not JSON, {}: {problem}; write valid JSON", place_of(error))
+        }
+        Category::Data => reworded(message, Format::Json, Place::default()),
+    }
+}
+
+/// Returns an error of a JSON file in words for people, with the line and column.
+///
+/// ```
+/// # use sherwood_model::misread::json_file;
+/// let error = serde_json::from_str::<u8>("[").unwrap_err();
+/// assert_eq!(json_file(&error), "line 1, column 1: an array is not accepted; write a whole number (0 to 255)");
+/// ```
+#[must_use]
+pub fn json_file(error: &Error) -> String {
+    let reason = json(error);
+    match error.classify() {
+        Category::Data if error.line() > 0 => format!("{}: {reason}", place_of(error)),
+        _ => reason,
+    }
+}
+
+fn place_of(error: &Error) -> String {
+    format!("line {}, column {}", error.line(), error.column())
 }
 
 /// Returns the sentence about a key (or parameter) that is not among the `known` ones.
