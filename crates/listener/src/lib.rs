@@ -43,6 +43,7 @@
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
 //! | `through`, `store` | commands of write-through listeners that change values, and their writes |
 //! | `sockets`, `system` | traits of the event loop's sockets, and their implementation on the system's |
+//! | `ring` | the io_uring instance by which several connections are served in one system call |
 //! | `tls` | connections whose bytes are encrypted, over any sockets |
 //! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
@@ -96,6 +97,7 @@ mod passwords;
 mod protocols;
 mod redis;
 mod requests;
+mod ring;
 mod routing;
 mod server;
 mod shared;
@@ -124,15 +126,16 @@ pub use fetch::FETCH_KEYS_MAX;
 pub use idle::BackgroundWork;
 pub use in_memory_client::InMemoryClient;
 pub use meter::{Meter, Reading};
-pub use options::{DATABASES_MAX, ListenerOptions, OptionsError};
+pub use options::{DATABASES_MAX, Io, ListenerOptions, OptionsError};
 pub use passwords::Passwords;
 pub use protocols::Protocol;
 pub use requests::{BatchCounting, BatchRequests, ClientBatches, KeyEnd};
+pub use ring::rounds_available;
 pub use routing::{Routing, RoutingError, Target};
 pub use server::{BindError, Bound, Running};
 pub use shared::{ConnectionLimit, Service};
 pub use single::SingleThread;
-pub use sockets::{Event, Peer, Signal, Socket, Sockets};
+pub use sockets::{Event, Outgoing, Peer, Receiving, Sending, Signal, Socket, Sockets};
 pub use standing::{ResourceStanding, Standings, TenantStanding};
 pub use tenants::UserRoutes;
 pub use tls::{CONNECTION_BYTES_MAX as TLS_CONNECTION_BYTES_MAX, ServerTls};

@@ -11,6 +11,24 @@ use super::address::Address;
 /// Most databases of a Redis listener, Redis's default.
 pub const DATABASES_MAX: u8 = 16;
 
+/// The way in which the threads of listeners receive and send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Io {
+    /// In rounds by io_uring where the system has it, and else by calls for each connection.
+    #[default]
+    Auto,
+    /// By calls for each connection, when epoll reports it.
+    Epoll,
+    /// In rounds by io_uring; a listener does not start without it.
+    IoUring,
+}
+
+impl Io {
+    /// All ways by name, the default first.
+    pub const ALL: [(&str, Self); 3] =
+        [("auto", Self::Auto), ("epoll", Self::Epoll), ("io_uring", Self::IoUring)];
+}
+
 /// Options of a memcached or Redis listener. The defaults are memcached's if it has the option.
 ///
 /// A connection has buffers only for unfinished work: an incomplete command, up to the longest
@@ -31,6 +49,9 @@ pub struct ListenerOptions {
     /// listener has a core per thread and nothing else runs on them; otherwise threads wait for
     /// busy cores.
     pub pin_threads: bool,
+    /// Serves several connections that are ready in one system call, by io_uring; default no. TLS
+    /// connections are served one by one. See [`rounds_available`](super::rounds_available).
+    pub rounds: bool,
     /// Maximum length of a value in bytes, at least 1, default 1 MiB; not more than the cache's.
     pub item_size_max: u32,
     /// Number of databases that clients of Redis can select, 1 to [`DATABASES_MAX`]; default 1.
@@ -56,6 +77,7 @@ impl Default for ListenerOptions {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 11211)).into(),
             threads: 4,
             pin_threads: false,
+            rounds: false,
             item_size_max: 1 << 20,
             databases: 1,
             output_bytes_max: 64 * 1024,
@@ -94,6 +116,7 @@ impl ListenerOptions {
             bind,
             threads,
             pin_threads: _,
+            rounds: _,
             item_size_max,
             databases,
             output_bytes_max,

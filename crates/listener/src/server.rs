@@ -140,13 +140,14 @@ impl Bound {
     {
         let protocol = Arc::new(protocol);
         let Self { options, sockets, file, tls: _ } = self;
+        let rounds = options.rounds;
         let shared = Arc::new(Shared::new(options, service, clock));
         let wakes = sockets.iter().map(|_| Wake::new()).collect::<io::Result<Vec<_>>>()?;
         let signals = wakes.iter().map(|wake| Arc::clone(wake) as Arc<dyn Signal>);
         let group = Arc::new(ThreadGroup::new(signals, WAKE_TOKENS));
         let thread = |(number, (socket, wake))| {
             let (protocol, shared, group) = (Arc::clone(&protocol), Arc::clone(&shared), Arc::clone(&group));
-            Ok(Thread::new(protocol, number, shared, group, over(Epoll::new(socket, wake)?)))
+            Ok(Thread::new(protocol, number, shared, group, over(Epoll::new(socket, wake, rounds)?)))
         };
         let threads: Vec<Thread<P, S>> =
             sockets.into_iter().zip(wakes).enumerate().map(thread).collect::<io::Result<_>>()?;

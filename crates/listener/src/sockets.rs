@@ -71,6 +71,37 @@ pub trait Socket {
     fn shut_down(&self, how: Shutdown) -> io::Result<()>;
 }
 
+/// A receive of a round.
+#[derive(Debug)]
+pub struct Receiving<'a, S> {
+    /// The connection to receive from.
+    pub socket: &'a S,
+    /// The memory for received bytes, not empty.
+    pub room: &'a mut [u8],
+    /// The result, as of [`Socket::receive`]; none if the operation was not carried out.
+    pub result: Option<io::Result<usize>>,
+}
+
+/// A send of a round.
+#[derive(Debug)]
+pub struct Sending<'a, S> {
+    /// The connection to send to.
+    pub socket: &'a S,
+    /// The bytes to send, at least one.
+    pub bytes: Outgoing<'a>,
+    /// The result, as of [`Socket::send`]; none if the operation was not carried out.
+    pub result: Option<io::Result<usize>>,
+}
+
+/// Bytes to be sent.
+#[derive(Debug)]
+pub enum Outgoing<'a> {
+    /// Bytes in one piece.
+    One(&'a [u8]),
+    /// At most 1,024 parts in order.
+    Parts(Vec<IoSlice<'a>>),
+}
+
 /// The addresses of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -115,6 +146,20 @@ pub trait Sockets {
     /// # Errors
     /// If the system fails permanently.
     fn wait(&mut self, events: &mut Vec<Event>, timeout: Option<Duration>) -> io::Result<()>;
+
+    /// Returns true if several connections can be served in one system call, by
+    /// [`receive_round`](Self::receive_round) and [`send_round`](Self::send_round). May change to
+    /// false at any time.
+    fn has_rounds(&mut self) -> bool {
+        false
+    }
+
+    /// Receives from several connections. Each operation gets a result unless it was not carried
+    /// out; then the plain call has to do it.
+    fn receive_round(&mut self, _round: &mut [Receiving<'_, Self::Socket>]) {}
+
+    /// Sends to several connections, like [`receive_round`](Self::receive_round).
+    fn send_round(&mut self, _round: &mut [Sending<'_, Self::Socket>]) {}
 }
 
 /// A change that is reported to a thread.

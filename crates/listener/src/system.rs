@@ -16,7 +16,8 @@ use rustix::io::{Errno, read, write};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags};
 use rustix::net::{accept_with, getpeername, getsockname, recv, send, sendmsg, shutdown, sockopt};
 
-use super::sockets::{Event, Peer, Signal, Socket, Sockets};
+use super::ring::Ring;
+use super::sockets::{Event, Peer, Receiving, Sending, Signal, Socket, Sockets};
 
 /// Most events taken from the system at once. The clock is read anew after them.
 const EVENTS_MAX: usize = 256;
@@ -81,19 +82,40 @@ pub(super) struct Epoll {
     listening: Option<socket2::Socket>,
     /// The signal that interrupts waits, registered in the event queue.
     _wake: Arc<Wake>,
+    rounds: Rounds,
+}
+
+/// The io_uring instance for rounds. Only the thread that creates it may use it, so it is created
+/// with the first round.
+enum Rounds {
+    None,
+    Wanted,
+    Ring(Box<Ring>),
 }
 
 impl Epoll {
-    /// Creates the event queue of `listening` and `wake`.
+    /// Creates the event queue of `listening` and `wake`; `rounds` says whether several connections
+    /// are served in one system call.
     ///
     /// # Errors
     /// If the system has no free file descriptor.
-    pub(super) fn new(listening: socket2::Socket, wake: Arc<Wake>) -> io::Result<Self> {
+    pub(super) fn new(listening: socket2::Socket, wake: Arc<Wake>, rounds: bool) -> io::Result<Self> {
+        let rounds = if rounds { Rounds::Wanted } else { Rounds::None };
         let queue = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let edges = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&queue, wake.0.as_fd(), epoll::EventData::new_u64(RAISED), edges)?;
         epoll::add(&queue, listening.as_fd(), epoll::EventData::new_u64(INCOMING), edges)?;
-        Ok(Self { queue, listening: Some(listening), _wake: wake })
+        Ok(Self { queue, listening: Some(listening), _wake: wake, rounds })
+    }
+
+    /// Carries out a round. When the system takes the ring away, plain calls are made from then on.
+    fn round(&mut self, round: impl FnOnce(&mut Ring) -> io::Result<()>) {
+        if let Rounds::Ring(ring) = &mut self.rounds
+            && let Err(error) = round(ring)
+        {
+            tracing::warn!(%error, "io_uring does not work any more; a thread goes on with epoll alone");
+            self.rounds = Rounds::None;
+        }
     }
 }
 
@@ -140,6 +162,27 @@ impl Sockets for Epoll {
             Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn has_rounds(&mut self) -> bool {
+        if let Rounds::Wanted = self.rounds {
+            self.rounds = Ring::new().map_or_else(
+                |error| {
+                    tracing::warn!(%error, "a thread has no io_uring and goes on with epoll alone");
+                    Rounds::None
+                },
+                |ring| Rounds::Ring(Box::new(ring)),
+            );
+        }
+        matches!(self.rounds, Rounds::Ring(_))
+    }
+
+    fn receive_round(&mut self, round: &mut [Receiving<'_, OwnedFd>]) {
+        self.round(|ring| ring.receive(round));
+    }
+
+    fn send_round(&mut self, round: &mut [Sending<'_, OwnedFd>]) {
+        self.round(|ring| ring.send(round));
     }
 }
 
