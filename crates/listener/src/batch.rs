@@ -14,7 +14,7 @@ use super::slots::Token;
 use super::tenants::TenantSlot;
 
 /// Most clients that are read before the first is answered: each has a key to prefetch.
-const CLIENTS_MAX: usize = 32;
+pub(super) const CLIENTS_MAX: usize = 32;
 /// Bytes of the buffer for a batch. There is room for one more read until the batch is answered.
 pub(super) const ROOM_BYTES: usize = 2 * INPUT_BYTES;
 
@@ -57,21 +57,21 @@ impl InputBatch {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end)| end));
         starts.zip(&self.ends).map(|(start, &(token, end))| (token, &self.buffer[start..end]))
     }
+}
 
-    /// Prefetches the cache entry of the first key in each client's input; the client's
-    /// conversation (its protocol state) prefetches those of the other keys.
-    /// `slot` returns the tenant of a client; none if it has gone.
-    pub(super) fn prefetch<C: Conversation>(
-        &self,
-        service: &Service,
-        slot: impl Fn(Token) -> Option<TenantSlot>,
-    ) {
-        service.cache.prefetch(self.inputs().filter_map(|(token, input)| {
-            let routing = service.routing(slot(token)?);
-            let (target, name) = routing.find(C::keys_ahead(input).next()?)?;
-            Some((target.partition, name))
-        }));
-    }
+/// Prefetches the cache entry of the first key in each client's input; the client's conversation
+/// (its protocol state) prefetches those of the other keys. `slot` returns the tenant of a client;
+/// none if it has gone.
+pub(super) fn prefetch<'i, C: Conversation>(
+    inputs: impl Iterator<Item = (Token, &'i [u8])>,
+    service: &Service,
+    slot: impl Fn(Token) -> Option<TenantSlot>,
+) {
+    service.cache.prefetch(inputs.filter_map(|(token, input)| {
+        let routing = service.routing(slot(token)?);
+        let (target, name) = routing.find(C::keys_ahead(input).next()?)?;
+        Some((target.partition, name))
+    }));
 }
 
 impl Empty for InputBatch {

@@ -130,6 +130,9 @@ pub(super) enum Turn {
     Wait(Wait),
     /// There is more to do for the client, after the turns of other clients.
     Again,
+    /// The answers of the turn are to be sent with those of other clients; see
+    /// [`end_sending`](Connection::end_sending).
+    Owed,
     /// The connection has ended.
     End(End),
 }
@@ -159,6 +162,8 @@ pub(super) struct ThreadContext<'a> {
     /// A buffer with room for [`INPUT_BYTES`] to read into.
     pub(super) input: Lent<'a, ReadBuffer>,
     pub(super) output: Lent<'a, Output>,
+    /// True if the turn may leave its answers to be sent with those of other clients.
+    pub(super) sends_later: bool,
     /// True if the turn has executed the client's last complete command, which ends its batch.
     pub(super) is_batch_over: bool,
 }
@@ -291,15 +296,65 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Reads the input of a client that has no other work into `buffer`. The input has to be
     /// answered before anything else happens to the client.
     pub(super) fn read_input(&mut self, buffer: &mut ReadBuffer, counters: &Counters) -> ReadOutcome {
-        let idle = matches!(self.stage, Stage::Open) && !self.owes() && self.need > 0;
-        if !idle || !self.readable || !self.input.is_empty() {
+        if !self.only_reads() {
             return ReadOutcome::Busy;
         }
-        match self.receive(buffer, counters) {
-            Ok(true) => ReadOutcome::Input,
-            Ok(false) => ReadOutcome::Over(Turn::Wait(Wait::Input)),
-            Err(end) => ReadOutcome::Over(Turn::End(end)),
-        }
+        read_outcome(self.receive(buffer, counters))
+    }
+
+    /// Returns true if the client has input to read and no other work.
+    pub(super) fn only_reads(&self) -> bool {
+        let idle = matches!(self.stage, Stage::Open) && !self.owes() && self.need > 0;
+        idle && self.readable && self.input.is_empty()
+    }
+
+    /// Takes the result of a receive into `room` for a client that [only
+    /// reads](Self::only_reads), or receives if there is none. Also returns the number of received
+    /// bytes. The input has to be answered before anything else happens to the client.
+    pub(super) fn end_receiving(
+        &mut self,
+        room: &mut [u8],
+        result: Option<io::Result<usize>>,
+        counters: &Counters,
+    ) -> (ReadOutcome, usize) {
+        let received = match result {
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => None,
+            result => result,
+        };
+        let received = received.unwrap_or_else(|| retry(|| self.socket.receive(room)));
+        let bytes = *received.as_ref().unwrap_or(&0);
+        (read_outcome(self.received(received, room.len(), counters)), bytes)
+    }
+
+    /// Takes the result of sending `output`, which a turn of the client has left [to be sent with
+    /// others](Turn::Owed), and sends what was not sent.
+    pub(super) fn end_sending(
+        &mut self,
+        output: &mut Output,
+        result: Option<io::Result<usize>>,
+        counters: &Counters,
+    ) -> Turn {
+        self.sent_in_round(output, result, counters).unwrap_or_else(Turn::End)
+    }
+
+    fn sent_in_round(
+        &mut self,
+        output: &mut Output,
+        result: Option<io::Result<usize>>,
+        counters: &Counters,
+    ) -> Result<Turn, End> {
+        let sent = match result {
+            Some(Ok(0)) => return Err(End::Lost(io::ErrorKind::WriteZero.into())),
+            Some(Ok(sent)) => sent,
+            None => 0,
+            Some(Err(error)) => match error.kind() {
+                // The plain call tells whether the system will report room.
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => 0,
+                _ => return Err(error.into()),
+            },
+        };
+        counters.add(Count::BytesWritten, sent as u64);
+        Ok(if self.send_rest(output, sent, counters)? { self.go_on() } else { Turn::Wait(Wait::Output) })
     }
 
     /// Executes the client's `input`, which was read into the batch, and sends the answers.
@@ -457,6 +512,9 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
                 if context.output.is_empty() && self.input.is_empty() {
                     // All commands were quiet.
                     self.socket.acknowledge();
+                }
+                if context.sends_later && !context.output.is_empty() {
+                    return Ok(Turn::Owed);
                 }
                 Ok(if self.send(context)? { self.go_on() } else { Turn::Wait(Wait::Output) })
             }
@@ -643,16 +701,19 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     /// Sends the output of the turn. The rest that the system does not take is kept as the client's
     /// pending output. Returns true if everything was sent.
     fn send(&mut self, context: &mut ThreadContext<'_>) -> Result<bool, End> {
-        if context.output.is_empty() {
-            return Ok(true);
-        }
-        let sent = send_output(&self.socket, &context.output, context.counters)?;
-        if sent == context.output.len() {
-            context.output.clear();
+        self.send_rest(&mut context.output, 0, context.counters)
+    }
+
+    /// Sends `output` behind the first `sent` bytes, as [`send`](Self::send) does.
+    fn send_rest(&mut self, output: &mut Output, sent: usize, counters: &Counters) -> Result<bool, End> {
+        let sent = sent + send_output(&self.socket, output, sent, counters)?;
+        if sent == output.len() {
+            output.clear();
             return Ok(true);
         }
         self.fresh = true;
-        (self.output, self.sent) = context.output.take_pending(sent);
+        (self.output, self.sent) = output.take_pending(sent);
+        self.note_buffers();
         Ok(false)
     }
 
@@ -681,14 +742,29 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
     }
 }
 
-/// Sends as much of `output` as the system takes, and returns the number of bytes.
-fn send_output(socket: &impl Socket, output: &Output, counters: &Counters) -> Result<usize, End> {
+fn read_outcome(has_input: Result<bool, End>) -> ReadOutcome {
+    match has_input {
+        Ok(true) => ReadOutcome::Input,
+        Ok(false) => ReadOutcome::Over(Turn::Wait(Wait::Input)),
+        Err(end) => ReadOutcome::Over(Turn::End(end)),
+    }
+}
+
+/// Sends as much of `output` behind its first `sent` bytes as the system takes, and returns the
+/// number of bytes.
+fn send_output(
+    socket: &impl Socket,
+    output: &Output,
+    sent: usize,
+    counters: &Counters,
+) -> Result<usize, End> {
     if !output.has_values() {
-        return send_some(socket, output, counters);
+        return send_some(socket, &output[sent..], counters);
     }
     let mut parts = output.parts();
     let mut left = &mut parts[..];
-    send_all(counters, output.len(), |sent| {
+    IoSlice::advance_slices(&mut left, sent);
+    send_all(counters, output.len() - sent, |sent| {
         IoSlice::advance_slices(&mut left, sent);
         socket.send_parts(left)
     })

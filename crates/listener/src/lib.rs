@@ -43,7 +43,7 @@
 //! | `fetch` | fetches of the keys that a conversation needs from the backends |
 //! | `through`, `store` | commands of write-through listeners that change values, and their writes |
 //! | `sockets`, `system` | traits of the event loop's sockets, and their implementation on the system's |
-//! | `ring` | the io_uring instance by which several connections are served in one system call |
+//! | `round`, `ring` | input and output of clients that are served in one system call; the io_uring instance for it |
 //! | `tls` | connections whose bytes are encrypted, over any sockets |
 //! | `single` | the event loop on other sockets, for simulations |
 //! | `server` | sockets and threads |
@@ -98,6 +98,7 @@ mod protocols;
 mod redis;
 mod requests;
 mod ring;
+mod round;
 mod routing;
 mod server;
 mod shared;

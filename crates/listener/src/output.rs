@@ -12,6 +12,7 @@ use sherwood_cache::{Item, Pinned};
 
 use super::lent::Empty;
 use super::options::ListenerOptions;
+use super::sockets::Outgoing;
 use super::work::Work;
 
 /// Size from which a value is sent from its item's memory, bytes. Measured: copying a smaller one
@@ -154,6 +155,11 @@ impl Output {
         }
         parts.push(&self.bytes[from..]);
         parts.into_iter().filter(|part| !part.is_empty()).map(IoSlice::new).collect()
+    }
+
+    /// Returns all bytes as one operation of a round.
+    pub(super) fn outgoing(&self) -> Outgoing<'_> {
+        if self.has_values() { Outgoing::Parts(self.parts()) } else { Outgoing::One(&self.bytes) }
     }
 
     /// Returns true if values are pinned.

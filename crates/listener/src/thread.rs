@@ -19,7 +19,7 @@ use sherwood_model::Instant;
 use sherwood_model::query_times::Sampling;
 
 use super::account::Account;
-use super::batch::{InputBatch, ROOM_BYTES};
+use super::batch::{self, CLIENTS_MAX, InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
 use super::conversation::{Conversation, Conversations};
 use super::counters::Count;
@@ -32,13 +32,17 @@ use super::mailbox::Mailbox;
 use super::network::Unpaid;
 use super::options::ListenerOptions;
 use super::output::Output;
+use super::round::{RoundInput, RoundOutput};
 use super::shared::{ConnectionPermit, Connections, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
 use super::tenants::TenantSlot;
 use super::thread_group::{NewConnection, ThreadGroup, WakeTokens};
+use super::times::TimedTurn;
 use super::work::Work;
 use crate::clock::Moment;
+
+mod rounds;
 
 /// Most connections accepted in a row before the open ones have their turns.
 const ACCEPTS_MAX: usize = 64;
@@ -74,12 +78,20 @@ pub(super) struct Thread<P: Conversations, S: Sockets> {
     unpaid: Option<Unpaid>,
     /// Input of several clients that was read and is to be answered.
     batch: InputBatch,
+    /// Clients that are to be read in a round.
+    ready: Vec<Token>,
+    /// True while clients are read and sent to in rounds.
+    in_rounds: bool,
+    round_input: RoundInput,
+    /// Bytes of memory that the rooms for the input of a round use.
+    room_bytes: usize,
+    round_output: RoundOutput,
     /// Buffer for the input of a client that is read in a turn of its own.
     input: Lendable<ReadBuffer>,
     /// Buffer for the answers of a client's turn. Its capacity is kept: one bound and one value at
     /// most, or twice that.
     output: Lendable<Output>,
-    /// The bytes that the thread's own three buffers hold.
+    /// The bytes that the thread's own buffers hold.
     account: Account,
     /// The work done for clients in `again` since the thread last waited for events.
     work: Work,
@@ -128,6 +140,11 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             clients: Slots::default(),
             again: VecDeque::new(),
             batch: InputBatch::new(),
+            ready: Vec::with_capacity(CLIENTS_MAX),
+            in_rounds: false,
+            round_input: RoundInput::default(),
+            room_bytes: 0,
+            round_output: RoundOutput::default(),
             input: Lendable::new(ReadBuffer::new(INPUT_BYTES)),
             output: Lendable::new(Output::default()),
             work: Work::default(),
@@ -227,6 +244,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         // Clients that were queued before this round; those that are queued in it wait for the next
         // one.
         let waiting = self.again.len();
+        self.in_rounds = events.len() > 1 && self.sockets.has_rounds();
         for event in events.drain(..) {
             match event {
                 Event::Incoming => self.accepting.iter_mut().for_each(|accepting| accepting.pending = true),
@@ -242,6 +260,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
                 }
             }
         }
+        self.read_round(moment);
         self.answer(moment);
         // If they have much to do, those that have sent a command meanwhile come first.
         self.work = Work::default();
@@ -299,6 +318,18 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             self.turn(token, moment);
             return;
         }
+        if self.in_rounds {
+            self.ready.push(token);
+            if self.ready.len() == CLIENTS_MAX {
+                self.read_round(moment);
+            }
+        } else {
+            self.read(token, moment);
+        }
+    }
+
+    /// Reads a client into the batch if it has no other work, and else gives it a turn.
+    fn read(&mut self, token: Token, moment: Moment) {
         let Some(client) = self.clients.get_mut(token) else { return };
         let counters = self.shared.counters(self.number, client.slot());
         match self.batch.read(token, |buffer| client.read_input(buffer, counters)) {
@@ -314,13 +345,17 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
     /// Answers the clients whose input is in the batch, in order.
     fn answer(&mut self, moment: Moment) {
         let mut batch = std::mem::take(&mut self.batch);
-        let slot = |token| self.clients.get(token).map(Connection::slot);
-        batch.prefetch::<P::Conversation>(&self.shared.service, slot);
+        self.prefetch(batch.inputs());
         for (token, input) in batch.inputs() {
             self.act(token, moment, |client, context| client.answer(input, context));
         }
         batch.empty();
         self.batch = batch;
+    }
+
+    fn prefetch<'i>(&self, inputs: impl Iterator<Item = (Token, &'i [u8])>) {
+        let slot = |token| self.clients.get(token).map(Connection::slot);
+        batch::prefetch::<P::Conversation>(inputs, &self.shared.service, slot);
     }
 
     fn drain_mailbox(&mut self, moment: Moment) {
@@ -368,26 +403,28 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             moment,
             input: self.input.lend(),
             output: self.output.lend(),
+            sends_later: false,
             is_batch_over: false,
         };
         let turn = catch_unwind(AssertUnwindSafe(|| act(client, &mut context)));
         self.work.add(context.output.work.units());
         let is_batch_over = context.is_batch_over;
-        drop(context);
-        if self.timing {
-            let latency = self.shared.clock.now().since(moment.now);
-            let hits = times.end_turn(latency);
-            if let Some(counting) = &self.shared.service.batches {
-                counting.record_hits(&hits, latency);
-                if !client.has_batch() && !turn_keys.have_missed() {
-                    counting.count_hits(moment.now + latency, &hits, latency);
-                }
-            }
+        let mut timed = self.timing.then(|| TimedTurn {
+            noted: times.take_noted(),
+            is_request: !client.has_batch() && !turn_keys.have_missed(),
+        });
+        if matches!(turn, Ok(Turn::Owed)) {
+            self.round_output.keep(token, &mut context.output, timed.take());
         }
+        drop(context);
         if turn_keys.any() || client.has_batch() {
             note_batch(&self.shared, self.number, client, moment, is_batch_over);
         }
-        self.account.set(INPUT_BYTES + ROOM_BYTES + self.output.capacity());
+        if let Some(timed) = timed {
+            self.end_timed(timed, moment);
+        }
+        let own = self.own_bytes();
+        self.account.set(own);
         match turn {
             Ok(turn) => {
                 if let Some(exchanged) = exchanged {
@@ -399,6 +436,25 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             Err(_) => {
                 tracing::error!("a {} connection ended in a panic", P::NAME);
                 self.end(token);
+            }
+        }
+    }
+
+    /// Returns the bytes that the thread's own buffers hold.
+    fn own_bytes(&self) -> usize {
+        let rounds = self.room_bytes + self.round_output.capacity();
+        INPUT_BYTES + ROOM_BYTES + rounds + self.output.capacity()
+    }
+
+    /// Records a timed turn, which began at `moment` and whose answers have been sent.
+    fn end_timed(&self, TimedTurn { noted, is_request }: TimedTurn, moment: Moment) {
+        let now = self.shared.clock.now();
+        let latency = now.since(moment.now);
+        let hits = self.shared.ended(self.number).times.end_turn(noted, latency);
+        if let Some(counting) = &self.shared.service.batches {
+            counting.record_hits(&hits, latency);
+            if is_request {
+                counting.count_hits(now, &hits, latency);
             }
         }
     }
@@ -434,6 +490,8 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
     fn conclude(&mut self, token: Token, turn: Turn, now: Instant) {
         match turn {
             Turn::Wait(wait) => self.sweeps.watch(wait, now),
+            // Once its answers are sent.
+            Turn::Owed => {}
             Turn::Again => {
                 if let Some(client) = self.clients.get_mut(token)
                     && !std::mem::replace(&mut client.queued, true)

@@ -65,11 +65,16 @@ impl ThreadTimes {
         }
     }
 
-    /// Records the queries noted in a client's turn, which has ended after `latency`. Returns the
-    /// number of keys that it has read from the cache.
-    pub(super) fn end_turn(&self, latency: Duration) -> KeyCounts {
+    /// Takes the queries that a client's turn has noted, to be recorded when it has ended.
+    pub(super) fn take_noted(&self) -> Noted {
+        Noted(std::mem::take(&mut *self.ended()))
+    }
+
+    /// Records queries noted in a client's turn, which has ended after `latency`. Returns the number
+    /// of keys that it has read from the cache.
+    pub(super) fn end_turn(&self, noted: Noted, latency: Duration) -> KeyCounts {
         let mut hits = KeyCounts::default();
-        for (kind, times) in self.ended().drain(..) {
+        for (kind, times) in noted.0 {
             self.recorder.record(kind, latency, times);
             let is_hit = kind.operation == Operation::Get && kind.time == QueryTime::Ended(QueryOutcome::Hit);
             if let Some(partition) = kind.partition.filter(|_| is_hit) {
@@ -106,6 +111,18 @@ impl ThreadTimes {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// What is recorded of a timed turn when its answers have been sent.
+#[derive(Debug)]
+pub(super) struct TimedTurn {
+    pub(super) noted: Noted,
+    /// True if the turn is a whole request, which the cache has answered alone.
+    pub(super) is_request: bool,
+}
+
+/// The queries that a turn has ended, each with its number of repetitions.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Vec<(QueryKind, u64)>);
 
 /// The queries that a connection waits for backends with, in the order of their results.
 pub(super) type Asked = Vec<(PartitionId, Operation)>;
@@ -155,11 +172,11 @@ mod tests {
         hit(0);
         times.time(true);
         [1, 1, 2].into_iter().for_each(hit);
-        times.end_turn(Duration::from_millis(1));
+        times.end_turn(times.take_noted(), Duration::from_millis(1));
         hit(3);
         times.time(false);
         hit(4);
-        times.end_turn(Duration::from_millis(1));
+        times.end_turn(times.take_noted(), Duration::from_millis(1));
         let read = all.read();
         let counts: Vec<_> = read.iter().map(|(kind, of)| (kind.partition.unwrap().0, of.count())).collect();
         assert_eq!(counts, [(1, 2), (2, 1)]);
@@ -173,7 +190,7 @@ mod tests {
         for round in 0..3 * RUNS_MAX {
             times.note(PartitionId(round as u16), Operation::Get, QueryOutcome::Hit);
         }
-        times.end_turn(Duration::ZERO);
+        times.end_turn(times.take_noted(), Duration::ZERO);
         assert_eq!(all.read().values().map(LatencyHistogram::count).sum::<u64>(), RUNS_MAX as u64);
     }
 }

@@ -2,7 +2,8 @@
 //! and writes are short, would block or are interrupted; connections are closed, reset or
 //! half-closed at any time; clients are slow, silent or never read; backends answer late or after
 //! their client has gone; slots of connections are reused; timeouts expire; the listener stops
-//! while clients are active. Clients speak memcached's text and meta commands, its binary protocol,
+//! while clients are active. Several clients may be served in one round, whose operations end in any
+//! order, some of them never. Clients speak memcached's text and meta commands, its binary protocol,
 //! RESP2 and RESP3, look-aside, read-through and write-through, with and without passwords; traffic
 //! has rates, so that a client may have to wait for a debt to be paid. Everything is derived from
 //! one seed.
@@ -138,6 +139,9 @@ const MUST_HAPPEN: &[&str] = &[
     "receive: interrupted",
     "receive: short",
     "receive: would block",
+    "round: incomplete",
+    "round: receive",
+    "round: send",
     "send: broken",
     "send: interrupted",
     "send: parts",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use sherwood_listener::{Event, Signal, Socket, Sockets};
+use sherwood_listener::{Event, Outgoing, Receiving, Sending, Signal, Socket, Sockets};
 
 use crate::world::World;
 
@@ -283,6 +283,48 @@ impl Sockets for SimulatedSockets {
         events.clear();
         self.0.borrow_mut().wait(events, timeout);
         Ok(())
+    }
+
+    fn has_rounds(&mut self) -> bool {
+        self.0.borrow().rounds
+    }
+
+    fn receive_round(&mut self, round: &mut [Receiving<'_, SimulatedSocket>]) {
+        self.0.borrow_mut().note("round: receive", 0);
+        for at in self.order(round.len()) {
+            let Receiving { socket, room, result } = &mut round[at];
+            *result = Some(socket.receive(room));
+        }
+    }
+
+    fn send_round(&mut self, round: &mut [Sending<'_, SimulatedSocket>]) {
+        self.0.borrow_mut().note("round: send", 0);
+        for at in self.order(round.len()) {
+            let Sending { socket, bytes, result } = &mut round[at];
+            *result = Some(match bytes {
+                Outgoing::One(bytes) => socket.send(bytes),
+                Outgoing::Parts(parts) => socket.send_parts(parts),
+            });
+        }
+    }
+}
+
+impl SimulatedSockets {
+    /// Returns the operations of a round that are carried out, in the order in which they end.
+    /// Sometimes the kernel takes the ring away, and all from one on are left out.
+    fn order(&self, operations: usize) -> Vec<usize> {
+        let world = &mut *self.0.borrow_mut();
+        let mut order: Vec<usize> = (0..operations).collect();
+        for place in 0..operations {
+            let other = place + world.draw.below(operations - place);
+            order.swap(place, other);
+        }
+        if world.draw.chance(5) {
+            order.truncate(world.draw.below(operations));
+            world.rounds = world.draw.chance(50);
+            world.note("round: incomplete", 0);
+        }
+        order
     }
 }
 

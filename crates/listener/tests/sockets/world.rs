@@ -54,6 +54,8 @@ pub(crate) struct World {
     /// True if there is a connection in `backlog` that was not reported to the listener.
     pub(crate) incoming: bool,
     pub(crate) signal: Arc<SimulatedSignal>,
+    /// True if the listener serves several connections in one call.
+    pub(crate) rounds: bool,
     now: Instant,
     clock: Arc<ManualClock>,
     acts: BTreeMap<(Instant, u64), Act>,
@@ -128,6 +130,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
         backlog: VecDeque::new(),
         incoming: false,
         signal: Arc::clone(&signal),
+        rounds: draw.chance(60),
         now: START,
         acts: BTreeMap::new(),
         acts_begun: 0,
