@@ -46,6 +46,9 @@ pub(crate) struct Args {
     /// Keep each thread of a listener to one core
     #[arg(long)]
     pin: bool,
+    /// How listeners receive and send: auto, epoll or io_uring [default: auto]
+    #[arg(long, value_name = "NAME")]
+    io: Option<String>,
     /// Connections at once, over all memcached and Redis listeners [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections: Option<u64>,
@@ -74,6 +77,7 @@ impl Args {
             admin: self.admin.clone(),
             threads: self.threads,
             pin: self.pin,
+            io: self.io.clone(),
             max_connections: self.max_connections,
             max_item_size: self.max_item_size.clone(),
             eviction: self.eviction.clone(),

@@ -21,6 +21,8 @@ pub struct Flags {
     pub threads: Option<u64>,
     /// `--pin`.
     pub pin: bool,
+    /// `--io auto|epoll|io_uring`.
+    pub io: Option<String>,
     /// `--max-connections N`.
     pub max_connections: Option<u64>,
     /// `--max-item-size SIZE`.

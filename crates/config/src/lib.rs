@@ -50,7 +50,7 @@ pub use setup::{
     SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup,
     TenantSetup, TermsError, TlsFiles, partition_name,
 };
-pub use sherwood_listener::Protocol;
+pub use sherwood_listener::{Io, Protocol};
 pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::WriteTo;

@@ -13,7 +13,7 @@ use super::setup::{
     AccessSetup, DeadlineRule, InstanceSetup, SchedulerSetup, SchedulerSource, SloSetup, SpanExport,
     SpanRule, TenancySetup, TlsFiles,
 };
-use sherwood_listener::{Address, Protocol};
+use sherwood_listener::{Address, Io, Protocol};
 
 /// A valid configuration. Conditions of the machine, such as whether a port is free or a file can
 /// be opened, are checked when the node starts.
@@ -116,6 +116,8 @@ pub struct Server {
     pub idle_timeout: Option<Duration>,
     /// True if each thread of a listener is pinned to one core; false by default.
     pub pin_threads: bool,
+    /// The way in which listeners' threads receive and send.
+    pub io: Io,
 }
 
 /// `[[listener]]`: an address that clients of memcached or Redis connect to.

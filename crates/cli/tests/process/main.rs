@@ -11,6 +11,7 @@ mod faults;
 mod first_hour;
 mod held;
 mod helm;
+mod io;
 mod load;
 mod manager;
 mod monitoring;

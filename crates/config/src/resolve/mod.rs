@@ -29,6 +29,7 @@ mod tickets;
 use std::time::Duration;
 
 use sherwood_cache::Eviction;
+use sherwood_listener::Io;
 
 use super::flags::Flags;
 use super::meaning::{BUFFERS_BYTES_MAX, Config, Memory, Server, Snapshot};
@@ -43,6 +44,7 @@ const BUFFERS: Setting = Setting::new("[memory]", "buffers", "\"256MiB\"");
 const SAMPLE: Setting = Setting::new("[memory]", "mrc_sample", "0.03125");
 const MAX_TIME: Setting = Setting::new("[memory]", "snapshot.max_time", "\"10s\"");
 const THREADS: Setting = Setting::new("[server]", "threads", "2");
+const IO: Setting = Setting::new("[server]", "io", "\"auto\"");
 const CONNECTIONS: Setting = Setting::new("[server]", "max_connections", "1024");
 const IDLE: Setting = Setting::new("[server]", "idle_timeout", "\"5m\"");
 const EVICTION: Setting = Setting::new("[memory]", "eviction", "\"s3-fifo\"");
@@ -154,5 +156,6 @@ fn server(file: &RawServer, flags: &Flags, problems: &mut Problems<'_>) -> Serve
         connections_max: connections as u32,
         idle_timeout,
         pin_threads: flags.pin || file.pin_threads.as_ref().is_some_and(|pin| *pin.get_ref()),
+        io: one_of(problems, IO, flag_or("--io", flags.io.clone(), &file.io), &Io::ALL),
     }
 }

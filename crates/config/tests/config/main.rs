@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use sherwood_config::*;
 use sherwood_model::BackendId;
 
-use sherwood_listener::{Address, UnixSocket};
+use sherwood_listener::{Address, Io, UnixSocket};
 
 const EXAMPLE: &str = include_str!("../../../../sherwood.example.toml");
 const POLICIES: &[&str] = &["robinhood", "shared-lru", "static"];
@@ -45,7 +45,13 @@ mod meaning {
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (64 << 20, 1 << 20));
         assert_eq!(
             config.server,
-            Server { threads: None, connections_max: 1024, idle_timeout: None, pin_threads: false }
+            Server {
+                threads: None,
+                connections_max: 1024,
+                idle_timeout: None,
+                pin_threads: false,
+                io: Io::Auto
+            }
         );
         assert_eq!(config.admin.map(|admin| admin.to_string()).as_deref(), Some("127.0.0.1:8080"));
         assert!(config.listeners.is_empty());
@@ -68,6 +74,7 @@ mod meaning {
             threads: Some(2),
             max_connections: Some(10),
             pin: true,
+            io: text("epoll"),
             max_item_size: text("2MiB"),
             eviction: text("lru"),
             policy: text("static"),
@@ -77,7 +84,13 @@ mod meaning {
         assert_eq!(config.memory.eviction, sherwood_cache::Eviction::Lru);
         assert_eq!(
             config.server,
-            Server { threads: Some(2), connections_max: 10, idle_timeout: None, pin_threads: true }
+            Server {
+                threads: Some(2),
+                connections_max: 10,
+                idle_timeout: None,
+                pin_threads: true,
+                io: Io::Epoll
+            }
         );
         let tcp = |address: &str| Address::Tcp(address.parse().expect("an address"));
         let unix = UnixSocket { path: "/run/sherwood.sock".into(), permissions: 0o700 };

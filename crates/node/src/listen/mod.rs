@@ -7,7 +7,7 @@ mod routes;
 
 use std::sync::Arc;
 
-use sherwood_listener::{Bound, ListenerOptions, Standings};
+use sherwood_listener::{Bound, Io, ListenerOptions, Standings, rounds_available};
 use sherwood_ports::PassedSockets;
 
 use crate::core::Core;
@@ -17,6 +17,31 @@ use crate::tenants::NodeStandings;
 
 pub(crate) use listeners::Listeners;
 pub(crate) use requests::NodeBatchRequests;
+
+/// Logs how the listeners receive and send, and why.
+pub(crate) fn log_io(listeners: &[ListenerSetup]) {
+    let Some(io) = listeners.iter().find(|listener| listener.tls.is_none()).map(|listener| listener.io)
+    else {
+        return;
+    };
+    match (io, rounds_available()) {
+        (Io::Epoll, _) => tracing::info!("listeners use epoll alone, as [server] io says"),
+        (_, Ok(())) => tracing::info!("listeners use io_uring for connections that are ready together"),
+        (_, Err(error)) => tracing::info!(
+            %error,
+            "listeners use epoll alone: io_uring needs Linux 6.1 and permission, see [server] io"
+        ),
+    }
+}
+
+/// Returns true if the listener serves connections in rounds.
+fn has_rounds(setup: &ListenerSetup) -> Result<bool, StartError> {
+    match (setup.io, &setup.tls) {
+        (Io::Epoll, _) | (_, Some(_)) => Ok(false),
+        (Io::Auto, None) => Ok(rounds_available().is_ok()),
+        (Io::IoUring, None) => rounds_available().map(|()| true).map_err(StartError::IoUring),
+    }
+}
 
 /// Binds a listener, or takes its socket of those `passed`.
 pub(crate) fn bind(
@@ -31,6 +56,7 @@ pub(crate) fn bind(
         databases: setup.databases,
         idle_timeout: setup.idle_timeout,
         pin_threads: setup.pin_threads,
+        rounds: has_rounds(setup)?,
         ..ListenerOptions::default()
     };
     Ok(match passed.take(&setup.bind) {

@@ -198,6 +198,7 @@ fn listener(listener: &sherwood_config::Listener, config: &Config, threads: usiz
         threads,
         idle_timeout: config.server.idle_timeout,
         pin_threads: config.server.pin_threads,
+        io: config.server.io,
     }
 }
 

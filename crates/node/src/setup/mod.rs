@@ -21,7 +21,7 @@ use sherwood_path::Rules;
 use sherwood_ports::PassedSockets;
 use sherwood_store::{ServerAddress, Store};
 
-use sherwood_listener::Address;
+use sherwood_listener::{Address, Io};
 
 /// Options of a node that is not started yet.
 pub struct Setup {
@@ -193,6 +193,8 @@ pub struct ListenerSetup {
     pub threads: usize,
     /// True if each thread is pinned to one core.
     pub pin_threads: bool,
+    /// The way in which the threads receive and send.
+    pub io: Io,
     /// Time without input after which a connection is closed; none never closes it.
     pub idle_timeout: Option<Duration>,
 }

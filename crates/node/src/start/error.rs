@@ -57,6 +57,12 @@ pub enum StartError {
     /// A listener could not be bound.
     #[error(transparent)]
     Listener(#[from] sherwood_listener::BindError),
+    /// io_uring is configured and not available.
+    #[error(
+        "io_uring cannot be used: {0}; it needs Linux 6.1 and permission (a seccomp filter or kernel.io_uring_disabled may \
+         forbid it): allow it, or set [server] io = \"auto\""
+    )]
+    IoUring(io::Error),
     /// A socket that another process opened cannot be used.
     #[error(transparent)]
     Passed(#[from] PassedError),

@@ -122,6 +122,7 @@ impl Node {
         // Every port is bound, so that one in use is known before anything is served.
         let mut bind = |listener| listen::bind(listener, setup.cache.item_bytes_max, &mut passed);
         let bound = setup.listeners.iter().map(&mut bind).collect::<Result<_, _>>()?;
+        listen::log_io(&setup.listeners);
         passed.finish(|| setup.addresses())?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);

@@ -298,6 +298,7 @@ pub(crate) fn listener(backend: usize) -> ListenerSetup {
         threads: 1,
         idle_timeout: None,
         pin_threads: false,
+        io: sherwood_listener::Io::Auto,
     }
 }
 
