@@ -35,7 +35,6 @@ import sys
 import tempfile
 import time
 
-CONNECTIONS = 50
 IDLE_CONNECTIONS = 10_000
 CONNECTIONS_MAX = str(IDLE_CONNECTIONS + 1_000)
 KEYS = 100_000
@@ -206,8 +205,9 @@ def fill(options, server, core, value_bytes):
 def measure(options, server, core, case, *arguments):
     cpu_s = server.cpu_s()
     report = load(
-        options, server, core, "--connections", str(CONNECTIONS), "--zipf", "0.99", "--get-ratio", "0.95", "--value-size",
-        str(case["value_bytes"]), "--duration", f"{round(options.seconds * 1000)}ms", *arguments,
+        options, server, core, "--connections", str(options.connections), "--zipf", "0.99", "--get-ratio",
+        str(options.get_ratio), "--value-size", str(case["value_bytes"]), "--duration",
+        f"{round(options.seconds * 1000)}ms", *arguments,
     )
     cpu_s = server.cpu_s() - cpu_s
     latency = report["latency_us"]
@@ -215,6 +215,8 @@ def measure(options, server, core, case, *arguments):
         **case,
         "server": server.name,
         "protocol": server.protocol,
+        "connections": options.connections,
+        "get_ratio": options.get_ratio,
         "requests_per_s": round(report["ops_per_s"]),
         "server_cpu_us": round(cpu_s * 1e6 / report["ops"], 3),
         "server_core_ratio": round(cpu_s / report["duration_s"], 3),
@@ -237,7 +239,7 @@ def rounds(options, servers, core, case, *arguments):
             line = {"round": number, **measure(options, server, core, case, *arguments)}
             print(json.dumps(line), flush=True)
             found[server.name].append(line)
-    summary(case, found)
+    summary({**case, "connections": options.connections, "get_ratio": options.get_ratio}, found)
     return found
 
 
@@ -316,9 +318,7 @@ def threads(options, servers, count, depths):
 
 def idle(servers):
     """Opens connections that send one command and then nothing."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-    count = min(IDLE_CONNECTIONS, limit - 200)
+    count = min(IDLE_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 200)
     print(f"\nidle: {count} connections that have asked once", file=sys.stderr)
     for server in servers:
         server.ask_once().close()
@@ -352,11 +352,16 @@ def main():
     parser.add_argument("--seconds", type=float, default=3, help="of one measurement")
     parser.add_argument("--server-core", default=environment("SERVER_CORE", "0"))
     parser.add_argument("--load-core", default=environment("LOAD_CORE", "1"))
+    parser.add_argument("--connections", type=int, default=50, help="of the load [default: %(default)s]")
+    parser.add_argument("--get-ratio", type=float, default=0.95, help="share of gets, the others are sets [default: %(default)s]")
     parser.add_argument("--values", default="100,4096", help="sizes of values in the closed loop")
     parser.add_argument("--depths", default="1,16", help="operations under way on a connection in closed loops")
     parser.add_argument("--rates", default="20000,50000,80000", help="of the open loop, requests a second")
     options = parser.parse_args()
     options.load = options.load or options.sherwood
+    # Here and in the servers, of which some do not raise their limit themselves.
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     cases = options.cases or ["closed", "open", "threads", "idle"]
     named = [("memcached", "-V"), ("redis", "--version"), ("valkey", "--version"), ("sherwood", "--version")]
     for name, flag in named:
