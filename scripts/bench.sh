@@ -6,9 +6,9 @@
 #   scripts/bench.sh resize       time to reach a budget, and latencies of hits meanwhile
 #   scripts/bench.sh gateway      cost of a request of 50 keys, beside a multi-get to memcached; give the latest release
 #                                 as MEMCACHED=/path/to/memcached
-#   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Redis and Valkey (20 minutes):
-#                                 MEMCACHED, REDIS and VALKEY name their binaries, a server that is not there is left out; a summary
-#                                 goes to stderr, and scripts/peers.py --help says how to run one case
+#   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Pogocache, Redis and Valkey (half an
+#                                 hour): MEMCACHED, POGOCACHE, REDIS and VALKEY name their binaries, a server that is not there is left
+#                                 out; a summary goes to stderr, and scripts/peers.py --help says how to run one case
 #   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, 20 times in one server, and then changes all the time
 #                                 (half an hour); the same variables, and scripts/reshape.py --help
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares throughput, processor time per request and tail latency with memcached, Redis and Valkey.
+"""Compares throughput, processor time per request and tail latency with memcached, Pogocache, Redis and Valkey.
 
-Sherwood takes part twice, with a listener of each protocol: `sherwood` speaks memcached's,
-`sherwood-redis` Redis's.
+Sherwood and Pogocache take part twice, once with each protocol: `sherwood` and `pogocache` speak
+memcached's, `sherwood-redis` and `pogocache-redis` Redis's.
 
 All servers run at the same time, each with one thread on SERVER_CORE. The load runs on LOAD_CORE
 and uses one server at a time. Each round measures every server once, in another order, so that
@@ -12,13 +12,13 @@ Cases: `closed` sends as fast as answers arrive. Its processor time per request 
 number of requests per wake-up, so `held` measures it again at a rate that all servers sustain
 (HELD of the slowest server's). `open` is a Poisson load at a fixed rate, with latencies from the
 intended start. `threads` is `closed` with 1 and with 2 threads, server and load on both cores,
-compared with memcached alone (the others execute commands on one thread). `idle` is the memory of
+compared with memcached and Pogocache (the others execute commands on one thread). `idle` is the memory of
 10,000 connections that sent one command and then nothing, above that before they were opened.
 
 If the load's core is over 85% busy, the load limits the result (`load_core_ratio`); compare the
 processor time instead.
 
-Without an argument every case runs, in less than 20 minutes. JSON lines go to stdout, progress
+Without an argument every case runs, in half an hour with all servers. JSON lines go to stdout, progress
 and the summary to stderr.
 """
 
@@ -42,7 +42,7 @@ KEYS = 100_000
 HELD = 0.7
 BUSY = 0.85
 # Servers that execute commands on all threads, with their numbers of threads.
-THREADED = ("sherwood", "other", "memcached")
+THREADED = ("sherwood", "other", "memcached", "pogocache")
 THREADS = (1, 2)
 
 
@@ -133,6 +133,12 @@ def memcached_command(binary, port, threads, memory_mib):
     return command + ["-t", str(threads), "-c", CONNECTIONS_MAX, *user]
 
 
+def pogocache_command(binary, port, threads, memory_mib):
+    """Returns the command of a server of both protocols, which uses io_uring where it is allowed."""
+    command = [binary, "-h", "127.0.0.1", "-p", str(port), "--threads", str(threads), "--maxconns", CONNECTIONS_MAX]
+    return command + ["--maxmemory", f"{memory_mib}mb", "--evict", "yes"]
+
+
 def add_binaries(parser):
     """Adds the options for the paths of the servers."""
     environment = os.environ.get
@@ -147,8 +153,9 @@ def add_binaries(parser):
 def add_servers(parser):
     """Adds the options that select servers."""
     add_binaries(parser)
+    parser.add_argument("--pogocache", default=os.environ.get("POGOCACHE", "pogocache"))
     parser.add_argument("--sherwood-flags", default="", help="more flags of `sherwood serve`")
-    names = "sherwood,other,memcached,sherwood-redis,redis,valkey"
+    names = "sherwood,other,memcached,pogocache,sherwood-redis,pogocache-redis,redis,valkey"
     parser.add_argument("--servers", type=lambda names: names.split(","), default=None, help=f"only these: {names}")
 
 
@@ -158,7 +165,9 @@ def start_servers(options, threads, core, only=None):
     if options.other:
         wanted.append(("other", "memcached", options.other, None))
     wanted.append(("memcached", "memcached", options.memcached, memcached_command))
+    wanted.append(("pogocache", "memcached", options.pogocache, pogocache_command))
     wanted.append(("sherwood-redis", "redis", options.sherwood, sherwood_command))
+    wanted.append(("pogocache-redis", "redis", options.pogocache, pogocache_command))
     wanted += [("redis", "redis", options.redis, redis_command), ("valkey", "redis", options.valkey, redis_command)]
     servers = []
     for name, protocol, binary, command in wanted:
@@ -363,7 +372,8 @@ def main():
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     cases = options.cases or ["closed", "open", "threads", "idle"]
-    named = [("memcached", "-V"), ("redis", "--version"), ("valkey", "--version"), ("sherwood", "--version")]
+    named = [(name, "--version") for name in ("pogocache", "redis", "valkey", "sherwood")]
+    named.insert(0, ("memcached", "-V"))
     for name, flag in named:
         binary = getattr(options, name)
         if shutil.which(binary):
