@@ -15,6 +15,10 @@ intended start. `threads` is `closed` with 1 and with 2 threads, server and load
 compared with memcached and Pogocache (the others execute commands on one thread). `idle` is the memory of
 10,000 connections that sent one command and then nothing, above that before they were opened.
 
+With `--floor`, servers without a cache (scripts/floor) take part in `closed` at 100 bytes: `floor`
+receives and sends for each connection, `floor-rounds` for all that are ready at once, by io_uring.
+They are no peers. The summary states the processor time of the caches as a multiple of theirs.
+
 If the load's core is over 85% busy, the load limits the result (`load_core_ratio`); compare the
 processor time instead.
 
@@ -44,6 +48,9 @@ BUSY = 0.85
 # Servers that execute commands on all threads, with their numbers of threads.
 THREADED = ("sherwood", "other", "memcached", "pogocache")
 THREADS = (1, 2)
+# Servers without a cache, with their modes. They have values of one size.
+FLOORS = {"floor": "epoll", "floor-rounds": "rounds"}
+FLOOR_VALUE_BYTES = 100
 
 
 class Server:
@@ -139,6 +146,17 @@ def pogocache_command(binary, port, threads, memory_mib):
     return command + ["--maxmemory", f"{memory_mib}mb", "--evict", "yes"]
 
 
+def floor_commands(options):
+    """Returns the floors as servers to start."""
+    if not options.floor:
+        return []
+
+    def command(mode):
+        return lambda binary, port, *_: [binary, mode, f"127.0.0.1:{port}"]
+
+    return [(name, "memcached", options.floor, command(mode)) for name, mode in FLOORS.items()]
+
+
 def add_binaries(parser):
     """Adds the options for the paths of the servers."""
     environment = os.environ.get
@@ -159,8 +177,8 @@ def add_servers(parser):
     parser.add_argument("--servers", type=lambda names: names.split(","), default=None, help=f"only these: {names}")
 
 
-def start_servers(options, threads, core, only=None):
-    """Returns the installed servers, or those in `only`."""
+def start_servers(options, threads, core, only=None, floors=()):
+    """Returns the installed servers, or those in `only`, and the floors."""
     wanted = [("sherwood", "memcached", options.sherwood, sherwood_command)]
     if options.other:
         wanted.append(("other", "memcached", options.other, None))
@@ -169,6 +187,7 @@ def start_servers(options, threads, core, only=None):
     wanted.append(("sherwood-redis", "redis", options.sherwood, sherwood_command))
     wanted.append(("pogocache-redis", "redis", options.pogocache, pogocache_command))
     wanted += [("redis", "redis", options.redis, redis_command), ("valkey", "redis", options.valkey, redis_command)]
+    wanted += floors
     servers = []
     for name, protocol, binary, command in wanted:
         if any(names is not None and name not in names for names in (only, options.servers)):
@@ -273,13 +292,15 @@ def summary(case, found):
             f"{median(lines, 'server_core_ratio'):>8.2f}{busy:>7.2f}{note}",
             file=sys.stderr,
         )
-    peers = [name for name in found if not name.startswith("sherwood")]
+    peers = [name for name in found if not name.startswith("sherwood") and name not in FLOORS]
     for ours in (name for name in found if name.startswith("sherwood")):
         spoken = found[ours][0]["protocol"]
         alike = [name for name in peers if found[name][0]["protocol"] == spoken]
         beside(found, ours, alike, f"the best peer that speaks {spoken}")
         if alike != peers:
             beside(found, ours, peers, "the best peer")
+    for floor in (name for name in found if name in FLOORS):
+        over(found, floor)
 
 
 def beside(found, ours, peers, words):
@@ -297,8 +318,21 @@ def beside(found, ours, peers, words):
     print(f"  {ours} beside {words}: {figures}", file=sys.stderr)
 
 
-def closed(options, servers, core, depths):
+def over(found, floor):
+    """Prints the processor time of the caches that speak a floor's protocol, as a multiple of the floor's."""
+    spoken = found[floor][0]["protocol"]
+    caches = [name for name in found if name not in FLOORS and found[name][0]["protocol"] == spoken]
+    ratio = lambda name: median(found[name], "server_cpu_us") / median(found[floor], "server_cpu_us")
+    figures = ", ".join(f"{name} {ratio(name):.2f}x" for name in caches)
+    if figures:
+        print(f"  processor time over {floor}: {figures}", file=sys.stderr)
+
+
+def closed(options, started, core, depths):
     for value_bytes in (int(size) for size in options.values.split(",")):
+        servers = [server for server in started if server.name not in FLOORS or value_bytes == FLOOR_VALUE_BYTES]
+        if not servers:
+            continue
         for server in servers:
             fill(options, server, core, value_bytes)
         for depth in depths:
@@ -341,10 +375,10 @@ def idle(servers):
             connection.close()
 
 
-def with_servers(options, threads_of_each, core, work, only=None):
+def with_servers(options, threads_of_each, core, work, only=None, floors=()):
     servers = []
     try:
-        servers = start_servers(options, threads_of_each, core, only)
+        servers = start_servers(options, threads_of_each, core, only, floors)
         work(servers)
     finally:
         for server in servers:
@@ -356,6 +390,7 @@ def main():
     environment = os.environ.get
     parser.add_argument("cases", nargs="*", choices=["closed", "open", "threads", "idle", []], help="which cases [default: all]")
     add_servers(parser)
+    parser.add_argument("--floor", default=environment("FLOOR"), help="the binary of scripts/floor [default: without floors]")
     parser.add_argument("--load", default=None, help="the binary that makes the load [default: --sherwood]")
     parser.add_argument("--rounds", type=int, default=int(environment("ROUNDS", "5")))
     parser.add_argument("--seconds", type=float, default=3, help="of one measurement")
@@ -380,7 +415,8 @@ def main():
             print(f"peers: {name} is {binary}: {version([binary, flag])}", file=sys.stderr)
     depths = [int(depth) for depth in options.depths.split(",")]
     if "closed" in cases:
-        with_servers(options, 1, options.server_core, lambda servers: closed(options, servers, options.load_core, depths))
+        work = lambda servers: closed(options, servers, options.load_core, depths)
+        with_servers(options, 1, options.server_core, work, floors=floor_commands(options))
     if "open" in cases:
         with_servers(options, 1, options.server_core, lambda servers: opened(options, servers, options.load_core))
     if "threads" in cases:
