@@ -9,6 +9,8 @@
 #   scripts/bench.sh peers        throughput, processor time of a request and tail beside memcached, Pogocache, Redis and Valkey (half an
 #                                 hour): MEMCACHED, POGOCACHE, REDIS and VALKEY name their binaries, a server that is not there is left
 #                                 out; a summary goes to stderr, and scripts/peers.py --help says how to run one case
+#   scripts/bench.sh floor        processor time of a request of 100 bytes, one and 16 at a time, beside Pogocache and beside servers
+#                                 without a cache, which show the least that a request costs (6 minutes); not part of "every"
 #   scripts/bench.sh reshape      a full cache of 2 GiB gives up a tenth, beside the peers, 20 times in one server, and then changes all the time
 #                                 (half an hour); the same variables, and scripts/reshape.py --help
 #   scripts/bench.sh items        bytes that an item takes beside key and value, of the same servers at two million items
@@ -29,7 +31,7 @@
 #                                 the frontier of these policies in onerf-spikes and onerf-random (one and a half to three hours; not part of "every")
 #   scripts/bench.sh depth        shared-lru alone on seeds 101 to 105, which the depth of the slowdowns is set by (35 minutes); not part of "every"
 #
-# ROUNDS (5) is the number of times `resize`, `gateway`, `peers`, `reshape`, `large`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
+# ROUNDS (5) is the number of times `resize`, `gateway`, `peers`, `floor`, `reshape`, `large`, `connectors`, `engine`, `reclaim`, `lcs` and `real` measure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -221,6 +223,12 @@ peers() {
   SHERWOOD=$sherwood ROUNDS=$rounds scripts/peers.py
 }
 
+floor() {
+  cargo build --quiet --release --locked --manifest-path scripts/floor/Cargo.toml --target-dir scripts/floor/target
+  SHERWOOD=$sherwood FLOOR=scripts/floor/target/release/floor ROUNDS=$rounds scripts/peers.py closed --values 100 --depths 1,16 \
+    --servers sherwood,sherwood-redis,pogocache,pogocache-redis,floor,floor-rounds
+}
+
 reshape() {
   cargo build --quiet --release --locked -p sherwood-load --example timeline
   SHERWOOD=$sherwood ROUNDS=$rounds scripts/reshape.py
@@ -347,9 +355,9 @@ parts=("$@")
 [ "${#parts[@]}" -gt 0 ] || parts=(trace resize gateway peers reshape large items connectors ingest engine reclaim ghost between lcs demo real)
 for part in "${parts[@]}"; do
   case "$part" in
-    trace | resize | gateway | peers | reshape | large | items | connectors | ingest | engine | reclaim | ghost | between | lcs | demo | real | sim | depth) "$part" ;;
+    trace | resize | gateway | peers | floor | reshape | large | items | connectors | ingest | engine | reclaim | ghost | between | lcs | demo | real | sim | depth) "$part" ;;
     *)
-      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, reshape, large, items, connectors, ingest, engine, reclaim, ghost, between, lcs, demo, real, sim, depth" >&2
+      echo "scripts/bench.sh: no part named $part; there are: trace, resize, gateway, peers, floor, reshape, large, items, connectors, ingest, engine, reclaim, ghost, between, lcs, demo, real, sim, depth" >&2
       exit 2
       ;;
   esac
