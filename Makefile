@@ -51,6 +51,7 @@ test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(CLIENTS)/re
 	$(MAKE) deny
 	$(MDBOOK) build docs
 	$(CARGO) test --workspace --locked
+	LISTENER_IO=epoll $(CARGO) test --workspace --locked --test listeners
 	$(MAKE) loom
 
 loom: need-build ## schedules of three threads at the lock of the cache, all up to three preemptions

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use sherwood_cache::Cache;
+use sherwood_cache::{Cache, Reserved};
 use sherwood_dispatch::DebtPlace;
 use sherwood_model::Instant;
 
@@ -326,6 +326,43 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         (read_outcome(self.received(received, room.len(), counters)), bytes)
     }
 
+    /// Takes out the memory that a large value is being received into, if the client has no other
+    /// work than that. [`end_receiving_in_place`](Self::end_receiving_in_place) puts it back.
+    pub(super) fn take_block(&mut self, cache: &Cache) -> Option<Reserved> {
+        let receives = matches!(self.stage, Stage::Open) && !self.owes() && self.need > self.input.len();
+        if !receives || !self.readable || self.input.is_empty() {
+            return None;
+        }
+        self.input.take_block(self.need, cache)
+    }
+
+    /// Takes the result of a receive into a client's `block`, and goes on as a
+    /// [turn](Self::turn) does; without a result, the turn receives.
+    pub(super) fn end_receiving_in_place(
+        &mut self,
+        mut block: Reserved,
+        result: Option<io::Result<usize>>,
+        context: &mut ThreadContext<'_>,
+    ) -> Turn {
+        let room = block.room().len();
+        let received = match result {
+            None => None,
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => None,
+            Some(received) => {
+                block.add(*received.as_ref().unwrap_or(&0));
+                Some(received)
+            }
+        };
+        self.input = PendingInput::Block(block);
+        match received {
+            None => self.turn(context),
+            Some(received) => self.step(context, |client, context| {
+                let has_input = client.received(received, room, context.counters)?;
+                client.go_on_behind(has_input, context)
+            }),
+        }
+    }
+
     /// Takes the result of sending `output`, which a turn of the client has left [to be sent with
     /// others](Turn::Owed), and sends what was not sent.
     pub(super) fn end_sending(
@@ -452,14 +489,21 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
             let next = self.advance_over(&context.input, context.moment, &mut context.output, cache);
             return self.follow_reading(next, context);
         } else {
-            if !self.receive_more(context)? {
-                return Ok(Turn::Wait(Wait::Input));
-            }
-            if self.input.len() < self.need {
-                return Ok(self.go_on());
-            }
-            self.advance(context)
+            let has_input = self.receive_more(context)?;
+            return self.go_on_behind(has_input, context);
         };
+        self.follow(next, context)
+    }
+
+    /// Executes the command that input was received behind, if it is complete now.
+    fn go_on_behind(&mut self, has_input: bool, context: &mut ThreadContext<'_>) -> Result<Turn, End> {
+        if !has_input {
+            return Ok(Turn::Wait(Wait::Input));
+        }
+        if self.input.len() < self.need {
+            return Ok(self.go_on());
+        }
+        let next = self.advance(context);
         self.follow(next, context)
     }
 

@@ -119,6 +119,18 @@ impl PendingInput {
         }
     }
 
+    /// Takes out the memory of the cache that a command of `need` bytes is received into, if it is.
+    pub(super) fn take_block(&mut self, need: usize, cache: &Cache) -> Option<Reserved> {
+        self.reserve(need, cache);
+        match std::mem::take(self) {
+            Self::Block(block) => Some(block),
+            buffer @ Self::Buffer(_) => {
+                *self = buffer;
+                None
+            }
+        }
+    }
+
     /// Returns true if a command is being received into memory of the cache.
     pub(super) fn is_in_place(&self) -> bool {
         matches!(self, Self::Block(_))

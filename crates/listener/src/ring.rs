@@ -31,7 +31,9 @@ const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// The system's reason: it is older than Linux 6.1, or io_uring is forbidden, as by a seccomp filter
 /// or by `kernel.io_uring_disabled`.
 pub fn rounds_available() -> io::Result<()> {
-    Ring::new().map(drop)
+    // The system may interrupt calls of a thread whose ring is closed, so this has one of its own.
+    let tried = std::thread::spawn(|| Ring::new().map(drop)).join();
+    tried.unwrap_or_else(|_| Err(io::Error::other("the attempt to use it panicked")))
 }
 
 /// The io_uring instance of a thread.

@@ -1,7 +1,7 @@
 //! Rounds of the event loop: clients that are ready at the same time are received from in one system
 //! call, answered one after the other, and sent to in another.
 
-use sherwood_model::Instant;
+use sherwood_cache::Reserved;
 
 use super::Thread;
 use crate::clock::Moment;
@@ -16,6 +16,18 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
     /// another. A client with other work gets a turn instead.
     pub(super) fn read_round(&mut self, moment: Moment) {
         let mut ready = std::mem::take(&mut self.ready);
+        if let [token] = ready[..] {
+            self.read(token, moment);
+            ready.clear();
+        }
+        let mut in_place = Vec::new();
+        ready.retain(|&token| {
+            let client = self.clients.get_mut(token);
+            let block = client.and_then(|client| client.take_block(&self.shared.service.cache));
+            let is_taken = block.is_some();
+            in_place.extend(block.map(|block| (token, block)));
+            !is_taken
+        });
         ready.retain(|&token| {
             let only_reads = self.clients.get(token).is_some_and(Connection::only_reads);
             if !only_reads {
@@ -25,40 +37,49 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         });
         // A turn of another client may have ended one.
         ready.retain(|&token| self.clients.get(token).is_some_and(Connection::only_reads));
-        match ready[..] {
-            [] => {}
-            [token] => self.read(token, moment),
-            _ => {
-                self.receive_round(&ready, moment.now);
-                self.answer_round(moment);
-            }
+        in_place.retain(|(token, _)| self.clients.get(*token).is_some());
+        if ready.len() + in_place.len() > 0 {
+            self.receive_round(&ready, in_place, moment);
+            self.answer_round(moment);
         }
         ready.clear();
         self.ready = ready;
     }
 
-    /// Receives from clients that only read, into rooms of their own.
-    fn receive_round(&mut self, ready: &[Token], now: Instant) {
+    /// Receives from clients that only read, into rooms of their own, and from those whose value is
+    /// received in place, which go on at once.
+    fn receive_round(&mut self, ready: &[Token], mut in_place: Vec<(Token, Reserved)>, moment: Moment) {
         let mut input = std::mem::take(&mut self.round_input);
-        let receiving = |(&token, room)| {
+        let rooms = ready.iter().copied().zip(input.rooms());
+        let blocks = in_place.iter_mut().map(|(token, block)| (*token, block.room()));
+        let receiving = |(token, room)| {
             let socket = self.clients.get(token)?.socket();
             Some(Receiving { socket, room, result: None })
         };
-        let mut round: Vec<_> = ready.iter().zip(input.rooms()).filter_map(receiving).collect();
-        self.sockets.receive_round(&mut round);
-        let results: Vec<_> = round.into_iter().map(|one| one.result).collect();
+        let mut round: Vec<_> = rooms.chain(blocks).filter_map(receiving).collect();
+        if round.len() > 1 {
+            self.sockets.receive_round(&mut round);
+        }
+        let mut results: Vec<_> = round.into_iter().map(|one| one.result).collect();
+        let of_blocks = results.split_off(ready.len());
         for (number, (&token, result)) in ready.iter().zip(results).enumerate() {
             let Some(client) = self.clients.get_mut(token) else { continue };
             let counters = self.shared.counters(self.number, client.slot());
             let (outcome, bytes) = client.end_receiving(input.room(number), result, counters);
             match outcome {
                 ReadOutcome::Input => input.add(token, number, bytes),
-                ReadOutcome::Over(turn) => self.conclude(token, turn, now),
+                ReadOutcome::Over(turn) => self.conclude(token, turn, moment.now),
                 ReadOutcome::Busy => {}
             }
         }
         self.room_bytes = input.capacity();
         self.round_input = input;
+        for ((token, block), result) in in_place.into_iter().zip(of_blocks) {
+            self.act(token, moment, |client, context| {
+                context.sends_later = true;
+                client.end_receiving_in_place(block, result, context)
+            });
+        }
     }
 
     /// Answers the clients whose input is in rooms, in order, and sends the answers together.

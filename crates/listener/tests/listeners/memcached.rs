@@ -123,8 +123,9 @@ fn two_thousand_idle_clients_hold_no_buffers() {
 
 /// Number of clients that are connected at once.
 const CROWD: usize = 2000;
-/// Most bytes that the buffers of a listener's thread may hold after short commands.
-const THREAD_BYTES_MAX: u64 = 64 * 1024;
+/// Most bytes that the buffers of a listener's thread may hold after short commands: those for one
+/// connection at a time, and a page for the input and some for the answers of each of a round.
+const THREAD_BYTES_MAX: u64 = 384 * 1024;
 /// Most bytes held for a client that has sent the first line of a command without its value.
 const LINE_BYTES_MAX: u64 = 64;
 

@@ -14,7 +14,7 @@ use sherwood_cache::{Cache, Options, Partition};
 use sherwood_dispatch::Charged;
 use sherwood_listener::{
     Address, Backends, BatchCounting, Bound, BufferBytes, Clock, ConnectionLimit, Count, ListenerOptions,
-    Passwords, Protocol, Reading, Routing, Running, Service, Target, UserRoutes,
+    Passwords, Protocol, Reading, Routing, Running, Service, Target, UserRoutes, rounds_available,
 };
 use sherwood_model::query_times::{LatencyHistogram, QueryKind, QueryTimes};
 use sherwood_model::{BackendId, HotKey, HotKeys, Instant, PartitionId, SeededState, TenantId};
@@ -286,7 +286,19 @@ fn service(
 /// Options of a listener on any free port.
 pub(crate) fn options() -> ListenerOptions {
     let bind = SocketAddr::from(([127, 0, 0, 1], 0)).into();
-    ListenerOptions { bind, threads: 2, drain_timeout: TIMEOUT, ..ListenerOptions::default() }
+    ListenerOptions {
+        bind,
+        threads: 2,
+        drain_timeout: TIMEOUT,
+        rounds: has_rounds(),
+        ..ListenerOptions::default()
+    }
+}
+
+/// Returns true if the listeners under test serve in rounds: where the system can, unless the
+/// environment asks for epoll alone.
+fn has_rounds() -> bool {
+    std::env::var("LISTENER_IO").as_deref() != Ok("epoll") && rounds_available().is_ok()
 }
 
 fn target(partition: u16, read_through: bool) -> Target {

@@ -293,6 +293,9 @@ impl Sockets for SimulatedSockets {
         self.0.borrow_mut().note("round: receive", 0);
         for at in self.order(round.len()) {
             let Receiving { socket, room, result } = &mut round[at];
+            if room.len() > READ_BYTES {
+                self.0.borrow_mut().note("round: in place", socket.link);
+            }
             *result = Some(socket.receive(room));
         }
     }
