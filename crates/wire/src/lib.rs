@@ -14,3 +14,4 @@ pub mod foreign;
 pub mod memcached;
 pub mod pipeline;
 pub mod resp;
+mod scan;
