@@ -14,7 +14,7 @@ use super::slots::Token;
 use super::tenants::TenantSlot;
 
 /// Most clients that are read before the first is answered: each has a key to prefetch.
-pub(super) const CLIENTS_MAX: usize = 32;
+const CLIENTS_MAX: usize = 32;
 /// Bytes of the buffer for a batch. There is room for one more read until the batch is answered.
 pub(super) const ROOM_BYTES: usize = 2 * INPUT_BYTES;
 

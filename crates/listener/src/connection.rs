@@ -44,7 +44,7 @@ pub(super) struct Connection<C, S> {
     socket: S,
     conversation: C,
     stage: Stage,
-    /// ReadOutcome input that the protocol has not consumed.
+    /// Input that was read and that the protocol has not consumed.
     input: PendingInput,
     /// Bytes of input that are needed before a command can be executed; 0 when one can be executed
     /// now.
@@ -317,11 +317,7 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         result: Option<io::Result<usize>>,
         counters: &Counters,
     ) -> (ReadOutcome, usize) {
-        let received = match result {
-            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => None,
-            result => result,
-        };
-        let received = received.unwrap_or_else(|| retry(|| self.socket.receive(room)));
+        let received = uninterrupted(result).unwrap_or_else(|| retry(|| self.socket.receive(room)));
         let bytes = *received.as_ref().unwrap_or(&0);
         (read_outcome(self.received(received, room.len(), counters)), bytes)
     }
@@ -345,14 +341,10 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         context: &mut ThreadContext<'_>,
     ) -> Turn {
         let room = block.room().len();
-        let received = match result {
-            None => None,
-            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => None,
-            Some(received) => {
-                block.add(*received.as_ref().unwrap_or(&0));
-                Some(received)
-            }
-        };
+        let received = uninterrupted(result);
+        if let Some(Ok(bytes)) = received {
+            block.add(bytes);
+        }
         self.input = PendingInput::Block(block);
         match received {
             None => self.turn(context),
@@ -784,6 +776,11 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         self.sent = 0;
         self.held.clear();
     }
+}
+
+/// Returns the result of an operation of a round; none if it has to be done by the plain call.
+fn uninterrupted(result: Option<io::Result<usize>>) -> Option<io::Result<usize>> {
+    result.filter(|result| !matches!(result, Err(error) if error.kind() == io::ErrorKind::Interrupted))
 }
 
 fn read_outcome(has_input: Result<bool, End>) -> ReadOutcome {

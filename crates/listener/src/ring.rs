@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, opcode, squeue};
 
 use super::sockets::{Outgoing, Receiving, Sending};
 
@@ -22,6 +22,8 @@ const ENTRIES: u32 = 64;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Most system calls that one part of a round makes.
 const CALLS_MAX: usize = 100;
+/// Flags of a call that waits for operations that were begun, for a time.
+const WAIT: EnterFlags = EnterFlags::GETEVENTS.union(EnterFlags::EXT_ARG);
 /// Flags of both kinds of operations; a plain send has `NOSIGNAL` of its own.
 const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
@@ -32,8 +34,8 @@ const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// or by `kernel.io_uring_disabled`.
 pub fn rounds_available() -> io::Result<()> {
     // The system may interrupt calls of a thread whose ring is closed, so this has one of its own.
-    let tried = std::thread::spawn(|| Ring::new().map(drop)).join();
-    tried.unwrap_or_else(|_| Err(io::Error::other("the attempt to use it panicked")))
+    let tried = std::thread::Builder::new().name("io-uring".to_owned()).spawn(|| Ring::new().map(drop))?;
+    tried.join().unwrap_or_else(|_| Err(io::Error::other("the attempt to use it panicked")))
 }
 
 /// The io_uring instance of a thread.
@@ -176,10 +178,9 @@ impl Ring {
             }
             let patience = Timespec::from(PATIENCE);
             let timeout = SubmitArgs::new().timespec(&patience);
-            let waited = self.ring.submitter().submit_with_args(under_way.begun - under_way.ended, &timeout);
-            if let Ok(begun) = waited {
-                under_way.begun += begun;
-            }
+            let ends = (under_way.begun - under_way.ended) as u32;
+            // SAFETY: nothing is begun; `timeout` and what it refers to live longer than the call.
+            let waited = unsafe { self.ring.submitter().enter(0, ends, WAIT.bits(), Some(&timeout)) };
             self.take_ended(under_way, done);
             if waited.is_err_and(|error| error.raw_os_error() != Some(libc::EINTR)) {
                 return;

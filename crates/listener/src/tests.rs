@@ -27,6 +27,8 @@ use super::routing::{Routing, Target};
 use super::shared::{ConnectionLimit, Service, Shared};
 use super::tenants::UserRoutes;
 
+mod rounds;
+
 mod tenants;
 
 mod through;

@@ -19,7 +19,7 @@ use sherwood_model::Instant;
 use sherwood_model::query_times::Sampling;
 
 use super::account::Account;
-use super::batch::{self, CLIENTS_MAX, InputBatch, ROOM_BYTES};
+use super::batch::{self, InputBatch, ROOM_BYTES};
 use super::connection::{Connection, End, ReadOutcome, Readiness, ThreadContext, Turn, Wait};
 use super::conversation::{Conversation, Conversations};
 use super::counters::Count;
@@ -32,7 +32,7 @@ use super::mailbox::Mailbox;
 use super::network::Unpaid;
 use super::options::ListenerOptions;
 use super::output::Output;
-use super::round::{RoundInput, RoundOutput};
+use super::round::{ROUND_CLIENTS_MAX, RoundInput, RoundOutput};
 use super::shared::{ConnectionPermit, Connections, Shared};
 use super::slots::{Slots, Token};
 use super::sockets::{Event, Socket, Sockets};
@@ -140,7 +140,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             clients: Slots::default(),
             again: VecDeque::new(),
             batch: InputBatch::new(),
-            ready: Vec::with_capacity(CLIENTS_MAX),
+            ready: Vec::with_capacity(ROUND_CLIENTS_MAX),
             in_rounds: false,
             round_input: RoundInput::default(),
             room_bytes: 0,
@@ -320,7 +320,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
         }
         if self.in_rounds {
             self.ready.push(token);
-            if self.ready.len() == CLIENTS_MAX {
+            if self.ready.len() == ROUND_CLIENTS_MAX {
                 self.read_round(moment);
             }
         } else {

@@ -4,10 +4,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::support::{Program, Server, TIMEOUT};
 
-/// Number of the system call that sets up io_uring, on every architecture that it was added to late.
+/// Number of the system call that sets up io_uring, the same on all architectures that the tests run
+/// on.
 const IO_URING_SETUP: u32 = 425;
 /// Clients that ask at the same time.
 const CLIENTS: usize = 40;
@@ -20,15 +22,15 @@ fn serve(io: &str) -> Command {
     command
 }
 
-/// Forbids io_uring in the program, as container runtimes do.
-fn forbid_io_uring(command: &mut Command) -> &mut Command {
+/// Has the kernel answer an attempt of the program to use io_uring by `answer`.
+fn filter_io_uring(command: &mut Command, answer: u32) -> &mut Command {
     let statement =
         |code: u32, jumps: (u8, u8), k| libc::sock_filter { code: code as u16, jt: jumps.0, jf: jumps.1, k };
     let filter = [
         // The number of the call is the first field.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
         statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), IO_URING_SETUP),
-        statement(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement(libc::BPF_RET | libc::BPF_K, (0, 0), answer),
         statement(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ALLOW),
     ];
     let install = move || {
@@ -43,6 +45,11 @@ fn forbid_io_uring(command: &mut Command) -> &mut Command {
     };
     // SAFETY: between fork and exec, `install` makes system calls alone.
     unsafe { command.pre_exec(install) }
+}
+
+/// Forbids io_uring in the program, as container runtimes do.
+fn forbid_io_uring(command: &mut Command) -> &mut Command {
+    filter_io_uring(command, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32)
 }
 
 /// Returns the line of the log that says how the listeners receive and send.
@@ -74,16 +81,39 @@ fn ask_together(address: &str) {
 }
 
 #[test]
-fn each_choice_of_io_serves_many_clients_and_says_what_it_uses() {
-    for (io, used) in
-        [("auto", "listeners use "), ("epoll", "listeners use epoll alone, as [server] io says")]
-    {
-        let server = Server::of(Program::run(&mut serve(io)));
-        assert!(said(&server).contains(used), "{}", said(&server));
-        ask_together(&server.address("memcached"));
-        let (status, log) = server.end();
-        assert!(status.success(), "{log}");
+fn clients_that_ask_together_are_served_by_io_uring_where_it_is_available() {
+    let server = Server::of(Program::run(&mut serve("auto")));
+    let address = server.address("memcached");
+    ask_together(&address);
+    if said(&server).contains("listeners use io_uring") {
+        let start = Instant::now();
+        while !server.open_files().iter().any(|file| file == "anon_inode:[io_uring]") {
+            assert!(start.elapsed() < TIMEOUT, "io_uring is available and not used");
+            ask_together(&address);
+        }
     }
+    let (status, log) = server.end();
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn node_that_has_to_use_io_uring_starts_where_it_is_available() {
+    let available = said(&Server::of(Program::run(&mut serve("auto")))).contains("listeners use io_uring");
+    if available {
+        let server = Server::of(Program::run(&mut serve("io_uring")));
+        assert!(said(&server).contains("listeners use io_uring"), "{}", said(&server));
+        ask_together(&server.address("memcached"));
+    }
+}
+
+#[test]
+fn node_that_uses_epoll_alone_does_not_even_try_io_uring() {
+    let mut command = serve("epoll");
+    let server = Server::of(Program::run(filter_io_uring(&mut command, libc::SECCOMP_RET_KILL_PROCESS)));
+    assert!(said(&server).contains("listeners use epoll alone, as [server] io or --io says"));
+    ask_together(&server.address("memcached"));
+    let (status, log) = server.end();
+    assert!(status.success(), "{log}");
 }
 
 #[test]

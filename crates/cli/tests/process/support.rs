@@ -54,6 +54,15 @@ impl Program {
         }
     }
 
+    /// Returns what the process's file descriptors refer to, such as `anon_inode:[eventpoll]`.
+    pub(crate) fn open_files(&self) -> Vec<String> {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).unwrap();
+        let target = |descriptor: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_link(descriptor.ok()?.path()).ok()?.into_os_string().into_string().ok()
+        };
+        descriptors.filter_map(target).collect()
+    }
+
     /// Sends a signal to the process.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.process.id()).unwrap();
@@ -115,6 +124,11 @@ impl Server {
     pub(crate) fn of(mut program: Program) -> Self {
         let said = program.read_until(|line| line.starts_with("ready"));
         Self { program, said }
+    }
+
+    /// Returns what the process's file descriptors refer to, such as `anon_inode:[eventpoll]`.
+    pub(crate) fn open_files(&self) -> Vec<String> {
+        self.program.open_files()
     }
 
     /// Reads the node's standard error up to a line that satisfies `awaited`.

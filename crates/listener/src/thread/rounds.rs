@@ -61,6 +61,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             self.sockets.receive_round(&mut round);
         }
         let mut results: Vec<_> = round.into_iter().map(|one| one.result).collect();
+        assert_eq!(results.len(), ready.len() + in_place.len(), "results belong to clients by their place");
         let of_blocks = results.split_off(ready.len());
         for (number, (&token, result)) in ready.iter().zip(results).enumerate() {
             let Some(client) = self.clients.get_mut(token) else { continue };
@@ -115,6 +116,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             self.sockets.send_round(&mut round);
         }
         let results: Vec<_> = round.into_iter().map(|one| one.result).collect();
+        assert_eq!(results.len(), owed.len(), "results belong to clients by their place");
         for (one, result) in owed.iter_mut().zip(results) {
             let Some(client) = self.clients.get_mut(one.token) else { continue };
             let slot = client.slot();

@@ -10,7 +10,7 @@ use sherwood_listener::{Address, Count, ListenerOptions, Protocol, UnixSocket};
 use tempfile::TempDir;
 
 use crate::protocol::Commands;
-use crate::support::{Client, Server, options};
+use crate::support::{Client, Server, options, thread_bytes_max};
 use crate::wait::eventually;
 
 const LIMIT: usize = 1 << 20;
@@ -364,13 +364,14 @@ fn clients_with_incomplete_large_values_hold_only_what_they_sent() {
         let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
         clients.iter_mut().for_each(|client| client.send(most));
         eventually("all has arrived", || server.buffer_bytes() >= (CLIENTS * most.len()) as u64);
-        let held_max = (CLIENTS * (said.len() + PIECE) + 2 * THREAD_BYTES_MAX) as u64;
+        let threads = 2 * thread_bytes_max();
+        let held_max = (CLIENTS * (said.len() + PIECE)) as u64 + threads;
         assert!(server.buffer_bytes() <= held_max, "{} bytes for {CLIENTS} clients", server.buffer_bytes());
         for client in &mut clients {
             client.send(last);
             client.expect(protocol.stored());
         }
-        eventually("buffers are given back", || server.buffer_bytes() <= 2 * THREAD_BYTES_MAX as u64);
+        eventually("buffers are given back", || server.buffer_bytes() <= threads);
     }
 }
 
@@ -378,10 +379,6 @@ fn clients_with_incomplete_large_values_hold_only_what_they_sent() {
 const CLIENTS: usize = 200;
 /// Minimum size of a listener's read, in bytes.
 const PIECE: usize = 16 << 10;
-/// Most bytes that the buffers of a listener's thread may hold after short answers: [`PIECE`] for each
-/// of a round of 32 connections, and what the thread needs besides.
-const THREAD_BYTES_MAX: usize = 768 << 10;
-
 #[test]
 fn client_over_the_limit_on_connections_is_answered_with_an_error() {
     with_each(&options(), 2, |protocol, server| {

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use crate::slow::slow;
-use crate::support::{Server, options};
+use crate::support::{Server, options, thread_bytes_max};
 use crate::wait::eventually;
 use bytes::Bytes;
 use sherwood_listener::{
@@ -113,7 +113,7 @@ fn two_thousand_idle_clients_hold_no_buffers() {
     }
     // Clients with all answers hold nothing; the others hold their line, and each thread its own
     // buffers.
-    let threads = options().threads as u64 * THREAD_BYTES_MAX;
+    let threads = options().threads as u64 * thread_bytes_max();
     let held = CROWD as u64 / 2 * LINE_BYTES_MAX;
     eventually("buffers are given back", || server.buffer_bytes() <= held + threads);
     drop(clients);
@@ -123,9 +123,6 @@ fn two_thousand_idle_clients_hold_no_buffers() {
 
 /// Number of clients that are connected at once.
 const CROWD: usize = 2000;
-/// Most bytes that the buffers of a listener's thread may hold after short commands: those for one
-/// connection at a time, and a page for the input and some for the answers of each of a round.
-const THREAD_BYTES_MAX: u64 = 384 * 1024;
 /// Most bytes held for a client that has sent the first line of a command without its value.
 const LINE_BYTES_MAX: u64 = 64;
 

@@ -18,16 +18,16 @@ use crate::tenants::NodeStandings;
 pub(crate) use listeners::Listeners;
 pub(crate) use requests::NodeBatchRequests;
 
-/// Logs how the listeners receive and send, and why.
+/// Logs how the listeners without TLS receive and send, and why.
 pub(crate) fn log_io(listeners: &[ListenerSetup]) {
-    let Some(io) = listeners.iter().find(|listener| listener.tls.is_none()).map(|listener| listener.io)
-    else {
+    let Some(plain) = listeners.iter().find(|listener| listener.tls.is_none()) else { return };
+    if plain.io == Io::Epoll {
+        tracing::info!("listeners use epoll alone, as [server] io or --io says");
         return;
-    };
-    match (io, rounds_available()) {
-        (Io::Epoll, _) => tracing::info!("listeners use epoll alone, as [server] io says"),
-        (_, Ok(())) => tracing::info!("listeners use io_uring for connections that are ready together"),
-        (_, Err(error)) => tracing::info!(
+    }
+    match rounds_available() {
+        Ok(()) => tracing::info!("listeners use io_uring for connections that are ready together"),
+        Err(error) => tracing::info!(
             %error,
             "listeners use epoll alone: io_uring needs Linux 6.1 and permission, see [server] io"
         ),

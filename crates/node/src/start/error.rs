@@ -60,7 +60,7 @@ pub enum StartError {
     /// io_uring is configured and not available.
     #[error(
         "io_uring cannot be used: {0}; it needs Linux 6.1 and permission (a seccomp filter or kernel.io_uring_disabled may \
-         forbid it): allow it, or set [server] io = \"auto\""
+         forbid it): allow it, or set [server] io = \"auto\" (--io auto)"
     )]
     IoUring(io::Error),
     /// A socket that another process opened cannot be used.
