@@ -167,7 +167,11 @@ fn comparison_writes_a_self_contained_page() {
     std::fs::write(&hits, r#"{"runs":[{"policy":"robinhood"}]}"#).unwrap();
     let output = compare(directory.path(), &flags).assert().code(2);
     let text = String::from_utf8(output.get_output().stderr.clone()).unwrap();
-    assert!(text.contains("hits.json: missing field `hit_p99_ms`") && text.contains("demo --json"), "{text}");
+    assert!(
+        text.contains("hits.json: line 1, column 31: the key `hit_p99_ms` is missing")
+            && text.contains("demo --json"),
+        "{text}"
+    );
 }
 
 #[test]

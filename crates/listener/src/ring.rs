@@ -30,8 +30,8 @@ const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// Checks that this process can serve several connections in one system call.
 ///
 /// # Errors
-/// The system's reason: it is older than Linux 6.1, or io_uring is forbidden, as by a seccomp filter
-/// or by `kernel.io_uring_disabled`.
+/// The system's reason: it is older than Linux 6.1, or io_uring is forbidden, as by a seccomp
+/// filter or by `kernel.io_uring_disabled`.
 pub fn rounds_available() -> io::Result<()> {
     // The system may interrupt calls of a thread whose ring is closed, so this has one of its own.
     let tried = std::thread::Builder::new().name("io-uring".to_owned()).spawn(|| Ring::new().map(drop))?;

@@ -94,7 +94,7 @@ pub(super) struct RoundOutput {
 pub(super) struct Owed {
     pub(super) token: Token,
     pub(super) output: Output,
-    /// What is recorded of the client's turn once they are sent, if it is timed.
+    /// Record of the client's turn for when they are sent, if it is timed.
     pub(super) timed: Option<TimedTurn>,
 }
 

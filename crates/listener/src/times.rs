@@ -70,8 +70,8 @@ impl ThreadTimes {
         Noted(std::mem::take(&mut *self.ended()))
     }
 
-    /// Records queries noted in a client's turn, which has ended after `latency`. Returns the number
-    /// of keys that it has read from the cache.
+    /// Records queries noted in a client's turn, which has ended after `latency`. Returns the
+    /// number of keys that it has read from the cache.
     pub(super) fn end_turn(&self, noted: Noted, latency: Duration) -> KeyCounts {
         let mut hits = KeyCounts::default();
         for (kind, times) in noted.0 {
@@ -112,7 +112,7 @@ impl ThreadTimes {
     }
 }
 
-/// What is recorded of a timed turn when its answers have been sent.
+/// Record of a timed turn for when its answers have been sent.
 #[derive(Debug)]
 pub(super) struct TimedTurn {
     pub(super) noted: Noted,

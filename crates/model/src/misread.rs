@@ -115,8 +115,11 @@ pub fn json(error: &Error) -> String {
 ///
 /// ```
 /// # use sherwood_model::misread::json_file;
-/// let error = serde_json::from_str::<u8>("[").unwrap_err();
-/// assert_eq!(json_file(&error), "line 1, column 1: an array is not accepted; write a whole number (0 to 255)");
+/// let error = serde_json::from_str::<Vec<u8>>("[1,\n300]").unwrap_err();
+/// assert_eq!(
+///     json_file(&error),
+///     "line 2, column 3: 300 is not accepted; write a whole number (0 to 255)"
+/// );
 /// ```
 #[must_use]
 pub fn json_file(error: &Error) -> String {

@@ -1,4 +1,4 @@
-//! How listeners receive and send, as `[server] io` chooses, also where io_uring is refused.
+//! Receiving and sending of listeners, as `[server] io` chooses, also where io_uring is refused.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use crate::support::{Program, Server, TIMEOUT};
 
-/// Number of the system call that sets up io_uring, the same on all architectures that the tests run
-/// on.
+/// Number of the system call that sets up io_uring, the same on all architectures that the tests
+/// run on.
 const IO_URING_SETUP: u32 = 425;
 /// Clients that ask at the same time.
 const CLIENTS: usize = 40;
@@ -92,6 +92,7 @@ fn clients_that_ask_together_are_served_by_io_uring_where_it_is_available() {
             ask_together(&address);
         }
     }
+    server.signal(libc::SIGTERM);
     let (status, log) = server.end();
     assert!(status.success(), "{log}");
 }
@@ -112,6 +113,7 @@ fn node_that_uses_epoll_alone_does_not_even_try_io_uring() {
     let server = Server::of(Program::run(filter_io_uring(&mut command, libc::SECCOMP_RET_KILL_PROCESS)));
     assert!(said(&server).contains("listeners use epoll alone, as [server] io or --io says"));
     ask_together(&server.address("memcached"));
+    server.signal(libc::SIGTERM);
     let (status, log) = server.end();
     assert!(status.success(), "{log}");
 }
@@ -122,6 +124,7 @@ fn node_that_may_not_use_io_uring_serves_by_epoll_and_says_why() {
     let said = said(&server);
     assert!(said.contains("listeners use epoll alone") && said.contains("not permitted"), "{said}");
     ask_together(&server.address("memcached"));
+    server.signal(libc::SIGTERM);
     let (status, log) = server.end();
     assert!(status.success() && !log.contains("WARN"), "{log}");
 }

@@ -118,7 +118,8 @@ pub(crate) struct RawServer {
     #[schemars(extend("default" = false))]
     pub(crate) pin_threads: Key<bool>,
     /// Receive from and send to connections that are ready together in one system call each, by
-    /// [io_uring](configuration.md#io_uring) (from Linux 6.1), or in calls of their own. Flag: `--io`.
+    /// [io_uring](configuration.md#io_uring) (from Linux 6.1), or in calls of their own. Flag:
+    /// `--io`.
     #[schemars(extend("default" = "auto", "enum" = ["auto", "epoll", "io_uring"]))]
     pub(crate) io: Key<String>,
 }

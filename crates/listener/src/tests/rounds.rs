@@ -20,7 +20,7 @@ use crate::sockets::{Event, Outgoing, Receiving, Sending, Signal, Socket, Socket
 /// Bytes of a value that is sent from the memory of its item.
 const VALUE_BYTES: usize = 13_000;
 
-/// What clients send, all in one round, and what they are sent.
+/// Bytes that clients send, all in one round, and those that they are sent.
 #[derive(Default)]
 struct Wires {
     inputs: Vec<Vec<u8>>,

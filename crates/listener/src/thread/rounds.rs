@@ -1,5 +1,5 @@
-//! Rounds of the event loop: clients that are ready at the same time are received from in one system
-//! call, answered one after the other, and sent to in another.
+//! Rounds of the event loop: clients that are ready at the same time are received from in one
+//! system call, answered one after the other, and sent to in another.
 
 use sherwood_cache::Reserved;
 

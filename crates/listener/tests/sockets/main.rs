@@ -2,12 +2,11 @@
 //! and writes are short, would block or are interrupted; connections are closed, reset or
 //! half-closed at any time; clients are slow, silent or never read; backends answer late or after
 //! their client has gone; slots of connections are reused; timeouts expire; the listener stops
-//! while clients are active. Several clients may be served in one round, whose operations end in any
-//! order, some of them never. Clients speak memcached's text and meta commands, its binary protocol,
-//! RESP2 and RESP3, look-aside, read-through and write-through, with and without passwords; traffic
-//! has rates, so that a client may have to wait for a debt to be paid. Everything is derived from
-//! one seed.
-//! Always:
+//! while clients are active. Several clients may be served in one round, whose operations end in
+//! any order, some of them never. Clients speak memcached's text and meta commands, its binary
+//! protocol, RESP2 and RESP3, look-aside, read-through and write-through, with and without
+//! passwords; traffic has rates, so that a client may have to wait for a debt to be paid.
+//! Everything is derived from one seed. Always:
 //!
 //! - each client receives exactly the answers to its own commands, in order, or a prefix of them if
 //!   its connection broke. The expected answers are computed beforehand by a conversation without
