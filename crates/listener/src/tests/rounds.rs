@@ -62,9 +62,11 @@ impl Socket for Wire {
     }
 }
 
+type Stop = Arc<dyn Fn()>;
+
 struct Ports {
     wires: Rc<RefCell<Wires>>,
-    stop: Rc<RefCell<Option<Arc<dyn Fn()>>>>,
+    stop: Rc<RefCell<Option<Stop>>>,
 }
 
 impl Sockets for Ports {
