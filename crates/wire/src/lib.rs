@@ -14,4 +14,3 @@ pub mod foreign;
 pub mod memcached;
 pub mod pipeline;
 pub mod resp;
-mod scan;

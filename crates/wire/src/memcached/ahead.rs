@@ -2,7 +2,6 @@
 
 use super::line::{split_word, unsigned, without_return};
 use super::{KEY_BYTES_MAX, LINE_BYTES_MAX};
-use crate::scan::find;
 
 /// The first key of each command in a buffer, found without parsing the commands. A server can
 /// prefetch the items of commands that it has not come to yet.
@@ -69,7 +68,7 @@ impl<'a> Iterator for Ahead<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         loop {
             let window = &self.0[..self.0.len().min(LINE_BYTES_MAX + b"\r\n".len())];
-            let (line, _) = window.split_at(find(b'\n', window)?);
+            let (line, _) = window.split_at(memchr::memchr(b'\n', window)?);
             self.0 = &self.0[line.len() + 1..];
             let key = self.key_of(without_return(line));
             if key.is_some() {

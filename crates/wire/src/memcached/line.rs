@@ -1,7 +1,5 @@
 //! Splits a memcached command line into words and parses numbers.
 
-use crate::scan::find;
-
 /// Most words of a line that are kept: those of the longest command without a key list, `cas` with
 /// `noreply`, and one more to detect that there are too many.
 const WORDS_MAX: usize = 8;
@@ -49,7 +47,7 @@ impl<'a> Words<'a> {
 pub(super) fn split_word(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = line.iter().position(|&byte| byte != b' ')?;
     let rest = &line[start..];
-    let end = find(b' ', rest).unwrap_or(rest.len());
+    let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
     Some(rest.split_at(end))
 }
 

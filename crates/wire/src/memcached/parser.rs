@@ -8,7 +8,6 @@ use super::command::{Command, Delta, Keys, Refusal, Retrieval, Storage, StorageV
 use super::line::{Words, flags, signed, split_word, unsigned, without_return};
 use super::meta::{self, Meta, MetaRefusal, MetaVerb};
 use super::{Exptime, KEY_BYTES_MAX, KEYS_BYTES_MAX, LINE_BYTES_MAX};
-use crate::scan::find;
 
 /// The two bytes that end a value.
 const LINE_END: &[u8] = b"\r\n";
@@ -347,7 +346,7 @@ struct Window<'a> {
 impl<'a> Window<'a> {
     fn of(buf: &'a [u8]) -> Self {
         let window = &buf[..buf.len().min(KEYS_BYTES_MAX)];
-        match find(b'\n', window) {
+        match memchr::memchr(b'\n', window) {
             Some(at) => Self { text: without_return(&window[..at]), end: Some(at + 1) },
             None => Self { text: window, end: None },
         }
@@ -514,7 +513,7 @@ fn key(word: &[u8]) -> Option<&[u8]> {
 
 fn are_keys(keys: &[u8]) -> bool {
     let short = keys.len() <= KEY_BYTES_MAX || Keys(keys).all(|key| key.len() <= KEY_BYTES_MAX);
-    short && find(0, keys).is_none()
+    short && memchr::memchr(0, keys).is_none()
 }
 
 fn found(consumed: usize, command: Command<'_>) -> Parsed<'_> {

@@ -10,7 +10,6 @@ use super::args::{Args, Span};
 use super::inline;
 use super::integer::integer;
 use super::{ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX};
-use crate::scan::find;
 
 /// Number of bytes that end an argument.
 const END_BYTES: usize = 2;
@@ -272,7 +271,7 @@ impl Parser {
 
     fn inline(&mut self, rest: &[u8]) -> Step {
         let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
-        let Some(end) = find(b'\n', window) else {
+        let Some(end) = memchr::memchr(b'\n', window) else {
             return match window.len() > LINE_BYTES_MAX {
                 true => Step::Broken(ProtocolError::InlineTooLong),
                 false => Step::Incomplete(rest.len() + 1),
@@ -301,7 +300,7 @@ enum ParsedLine<'a> {
 fn line(rest: &[u8], at: usize) -> ParsedLine<'_> {
     let rest = rest.get(at..).unwrap_or_default();
     let window = &rest[..rest.len().min(LINE_BYTES_MAX + 1)];
-    match find(b'\r', window) {
+    match memchr::memchr(b'\r', window) {
         Some(end) if end + 1 < rest.len() => {
             ParsedLine::Whole { text: &rest[..end], next: at + end + END_BYTES }
         }
