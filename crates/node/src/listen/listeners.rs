@@ -15,7 +15,7 @@ use sherwood_ports::tls::Tls;
 use sherwood_process::entropy::Entropy;
 
 use super::behind::Behind;
-use super::{bind, routes, standings};
+use super::{bind, decide_io, routes, standings};
 use crate::core::Core;
 use crate::setup::ListenerSetup;
 use crate::start::StartError;
@@ -102,7 +102,9 @@ impl Listeners {
         for (setup, kept) in setups.iter().zip(kept) {
             let Some(position) = *kept else {
                 self.finish_at(&setup.bind);
-                let bound = bind(setup, core.cache.options().item_bytes_max, &mut PassedSockets::default())?;
+                let rounds = decide_io(std::slice::from_ref(setup))?;
+                let item_size_max = core.cache.options().item_bytes_max;
+                let bound = bind(setup, item_size_max, rounds, &mut PassedSockets::default())?;
                 let ready = Ready::with_tenants(core, tenancy, setup, bound)?;
                 places.push(Place::Added(Box::new(ready)));
                 continue;

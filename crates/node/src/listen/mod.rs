@@ -18,35 +18,34 @@ use crate::tenants::NodeStandings;
 pub(crate) use listeners::Listeners;
 pub(crate) use requests::NodeBatchRequests;
 
-/// Logs how the listeners without TLS receive and send, and why.
-pub(crate) fn log_io(listeners: &[ListenerSetup]) {
-    let Some(plain) = listeners.iter().find(|listener| listener.tls.is_none()) else { return };
+/// Decides whether listeners without TLS serve connections in rounds, and logs what they use and
+/// why.
+pub(crate) fn decide_io(listeners: &[ListenerSetup]) -> Result<bool, StartError> {
+    let Some(plain) = listeners.iter().find(|listener| listener.tls.is_none()) else { return Ok(false) };
     if plain.io == Io::Epoll {
         tracing::info!("listeners use epoll alone, as [server] io or --io says");
-        return;
+        return Ok(false);
     }
     match rounds_available() {
         Ok(()) => tracing::info!("listeners use io_uring for connections that are ready together"),
-        Err(error) => tracing::info!(
-            %error,
-            "listeners use epoll alone: io_uring needs Linux 6.1 and permission, see [server] io"
-        ),
+        Err(error) if plain.io == Io::IoUring => return Err(StartError::IoUring(error)),
+        Err(error) => {
+            tracing::info!(
+                %error,
+                "listeners use epoll alone: io_uring needs Linux 6.1 and permission, see [server] io"
+            );
+            return Ok(false);
+        }
     }
+    Ok(true)
 }
 
-/// Returns true if the listener serves connections in rounds.
-fn has_rounds(setup: &ListenerSetup) -> Result<bool, StartError> {
-    match (setup.io, &setup.tls) {
-        (Io::Epoll, _) | (_, Some(_)) => Ok(false),
-        (Io::Auto, None) => Ok(rounds_available().is_ok()),
-        (Io::IoUring, None) => rounds_available().map(|()| true).map_err(StartError::IoUring),
-    }
-}
-
-/// Binds a listener, or takes its socket of those `passed`.
+/// Binds a listener, or takes its socket of those `passed`. `rounds` says whether it serves
+/// connections in rounds if it has no TLS.
 pub(crate) fn bind(
     setup: &ListenerSetup,
     item_size_max: u32,
+    rounds: bool,
     passed: &mut PassedSockets,
 ) -> Result<Bound, StartError> {
     let options = ListenerOptions {
@@ -56,7 +55,7 @@ pub(crate) fn bind(
         databases: setup.databases,
         idle_timeout: setup.idle_timeout,
         pin_threads: setup.pin_threads,
-        rounds: has_rounds(setup)?,
+        rounds,
         ..ListenerOptions::default()
     };
     Ok(match passed.take(&setup.bind) {

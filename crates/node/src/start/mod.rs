@@ -120,9 +120,9 @@ impl Node {
         let admin = setup.admin.map(|address| open(admin_port(&setup), address)).transpose()?;
         let otlp = setup.otlp.map(|address| open(OTLP, address)).transpose()?;
         // Every port is bound, so that one in use is known before anything is served.
-        let mut bind = |listener| listen::bind(listener, setup.cache.item_bytes_max, &mut passed);
+        let rounds = listen::decide_io(&setup.listeners)?;
+        let mut bind = |listener| listen::bind(listener, setup.cache.item_bytes_max, rounds, &mut passed);
         let bound = setup.listeners.iter().map(&mut bind).collect::<Result<_, _>>()?;
-        listen::log_io(&setup.listeners);
         passed.finish(|| setup.addresses())?;
         let runtime = runtime(setup.threads).map_err(StartError::Thread)?;
         let entropy = Arc::clone(&engine.entropy);
