@@ -363,7 +363,9 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         result: Option<io::Result<usize>>,
         counters: &Counters,
     ) -> Turn {
-        self.sent_in_round(output, result, counters).unwrap_or_else(Turn::End)
+        let turn = self.sent_in_round(output, result, counters);
+        self.note_buffers();
+        turn.unwrap_or_else(Turn::End)
     }
 
     fn sent_in_round(
@@ -749,7 +751,6 @@ impl<C: Conversation, S: Socket> Connection<C, S> {
         }
         self.fresh = true;
         (self.output, self.sent) = output.take_pending(sent);
-        self.note_buffers();
         Ok(false)
     }
 

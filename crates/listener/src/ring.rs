@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const CALLS_MAX: usize = 100;
 /// Flags of a call that waits for operations that were begun, for a time.
 const WAIT: EnterFlags = EnterFlags::GETEVENTS.union(EnterFlags::EXT_ARG);
-/// Flags of both kinds of operations; a plain send has `NOSIGNAL` of its own.
-const FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+/// Flags of sends.
+const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 /// Checks that this process can serve several connections in one system call.
 ///
@@ -89,9 +89,11 @@ impl Ring {
                 match &one.bytes {
                     Outgoing::One(bytes) => {
                         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-                        opcode::Send::new(socket, bytes.as_ptr(), length).flags(FLAGS).build()
+                        opcode::Send::new(socket, bytes.as_ptr(), length).flags(SEND_FLAGS).build()
                     }
-                    Outgoing::Parts(_) => opcode::SendMsg::new(socket, message).flags(FLAGS as u32).build(),
+                    Outgoing::Parts(_) => {
+                        opcode::SendMsg::new(socket, message).flags(SEND_FLAGS as u32).build()
+                    }
                 }
             };
             let entries: Vec<_> = part.iter().zip(&messages).map(entry).collect();

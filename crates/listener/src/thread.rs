@@ -319,6 +319,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
             return;
         }
         if self.in_rounds {
+            // It is there once, since the event queue reports a connection once.
             self.ready.push(token);
             if self.ready.len() == ROUND_CLIENTS_MAX {
                 self.read_round(moment);
@@ -490,7 +491,7 @@ impl<P: Conversations, S: Sockets> Thread<P, S> {
     fn conclude(&mut self, token: Token, turn: Turn, now: Instant) {
         match turn {
             Turn::Wait(wait) => self.sweeps.watch(wait, now),
-            // Once its answers are sent.
+            // Concluded once its answers are sent.
             Turn::Owed => {}
             Turn::Again => {
                 if let Some(client) = self.clients.get_mut(token)

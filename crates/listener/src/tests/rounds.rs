@@ -10,12 +10,13 @@ use std::time::Duration;
 use sherwood_cache::{Access, Cache, NewItem, Options, Partition};
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
 
+use super::work::{Silent, Stop};
 use super::{clock, service, target};
 use crate::options::ListenerOptions;
 use crate::routing::Routing;
 use crate::shared::{ConnectionLimit, Service};
 use crate::single::SingleThread;
-use crate::sockets::{Event, Outgoing, Receiving, Sending, Signal, Socket, Sockets};
+use crate::sockets::{Event, Outgoing, Receiving, Sending, Socket, Sockets};
 
 /// Bytes of a value that is sent from the memory of its item.
 const VALUE_BYTES: usize = 13_000;
@@ -61,8 +62,6 @@ impl Socket for Wire {
         Ok(())
     }
 }
-
-type Stop = Arc<dyn Fn()>;
 
 struct Ports {
     wires: Rc<RefCell<Wires>>,
@@ -126,14 +125,6 @@ impl Sockets for Ports {
         }
         self.wires.borrow_mut().sent.push(sent);
     }
-}
-
-struct Silent;
-
-impl Signal for Silent {
-    fn raise(&self) {}
-
-    fn lower(&self) {}
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl Socket for Wire {
 const LATE: usize = 5;
 const LOOKS: usize = 20;
 
-type Stop = Arc<dyn Fn()>;
+pub(super) type Stop = Arc<dyn Fn()>;
 
 struct Ports {
     wires: Rc<RefCell<Wires>>,
@@ -234,7 +234,8 @@ impl Sockets for Ports {
     }
 }
 
-struct Silent;
+/// A signal that nobody waits for.
+pub(super) struct Silent;
 
 impl Signal for Silent {
     fn raise(&self) {}
