@@ -243,7 +243,7 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn json(message: &str) -> String {
+    fn in_json(message: &str) -> String {
         reworded(message, Format::Json, Place::default())
     }
 
@@ -273,10 +273,10 @@ mod tests {
             ),
             ("1 is no size", "1 is no size"),
         ] {
-            assert_eq!(json(message), said);
+            assert_eq!(in_json(message), said);
         }
         let message = format!("invalid type: string \"a\\n, expected {}\", expected f64", "x".repeat(100));
-        let said = json(&message);
+        let said = in_json(&message);
         assert!(
             said.starts_with("\"a\\n, expected xxx") && said.ends_with("…\" is not accepted; write a number"),
             "{said}"
@@ -290,22 +290,22 @@ mod tests {
     #[test]
     fn message_about_a_name_lists_the_known_ones_and_suggests_the_nearest() {
         assert_eq!(
-            json("unknown field `latncy`, expected one of `latency`, `blocking`"),
+            in_json("unknown field `latncy`, expected one of `latency`, `blocking`"),
             "unknown key `latncy`; the keys here are latency, blocking: did you mean `latency`?"
         );
         assert_eq!(
-            json("unknown field `a`b`, expected `c`"),
+            in_json("unknown field `a`b`, expected `c`"),
             "unknown key `a`b`; the keys here are c: remove it"
         );
         assert_eq!(
-            json("unknown field `a`, there are no fields"),
+            in_json("unknown field `a`, there are no fields"),
             "unknown key `a`; there are none here: remove it"
         );
         assert_eq!(
-            json("unknown variant `slot`, expected `slots` or `ops_per_s`"),
+            in_json("unknown variant `slot`, expected `slots` or `ops_per_s`"),
             "unknown name \"slot\"; write \"slots\", \"ops_per_s\": did you mean \"slots\"?"
         );
-        assert_eq!(json("missing field `keys`"), "the key `keys` is missing; add it");
-        assert_eq!(json("duplicate field `keys`"), "the key `keys` is written twice; remove one");
+        assert_eq!(in_json("missing field `keys`"), "the key `keys` is missing; add it");
+        assert_eq!(in_json("duplicate field `keys`"), "the key `keys` is written twice; remove one");
     }
 }
