@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Keep each thread of a listener to one core
     #[arg(long)]
     pin: bool,
-    /// How listeners receive and send: auto, epoll or io_uring [default: auto]
+    /// Use io_uring on listeners: io_uring, epoll (do not) or auto (if available) [default: auto]
     #[arg(long, value_name = "NAME")]
     io: Option<String>,
     /// Connections at once, over all memcached and Redis listeners [default: 1024]
