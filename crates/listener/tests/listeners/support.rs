@@ -296,9 +296,9 @@ pub(crate) fn options() -> ListenerOptions {
 }
 
 /// Returns the most bytes that the buffers of a listener's thread may hold for no connection: those
-/// for one connection at a time, and of a round the inputs and answers of eight.
+/// for one connection at a time, and of a round the inputs and answers of sixteen.
 pub(crate) fn thread_bytes_max() -> u64 {
-    if has_rounds() { (64 + 8 * 20) << 10 } else { 64 << 10 }
+    if has_rounds() { (64 + 16 * 20) << 10 } else { 64 << 10 }
 }
 
 /// Returns true if the listeners under test serve in rounds: where the system can, unless the
