@@ -22,12 +22,13 @@ use self::tenants::TenantReads;
 use crate::draws::{Draws, below};
 use crate::expiries::Expiries;
 use crate::extra_budget::ExtraBudget;
-use crate::fetch::{Attempt, AttemptState, Fetch};
+use crate::extra_load::ExtraLoad;
+use crate::fetch::{Attempt, AttemptState, Fetch, Later};
 use crate::probes::Probes;
 use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
-use crate::rules::ReplicaLoad;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
+use crate::rules::{ATTEMPTS_MAX, Balancer as _, Figures, ReplicaLoad, Replication as _};
 use crate::slab::{Id, Slab};
 use crate::tier_queue::TierQueue;
 use crate::{
@@ -137,6 +138,7 @@ pub struct Dispatch<K, V, W> {
     /// Number of waiters of all `keys`.
     waiters: u32,
     budget: ExtraBudget,
+    extra_load: ExtraLoad,
     ramp: Option<Ramp>,
     probes: Probes<K>,
     /// The rates of the tenants; none if tenants have none.
@@ -202,6 +204,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if !(1..=usize::from(u16::MAX)).contains(&replicas) {
             return Err(OptionsError::Replicas { replicas });
         }
+        let factor = options.copies.factor();
+        if usize::from(factor) > replicas {
+            return Err(OptionsError::Factor { factor, most: replicas });
+        }
         let replica = |index| Replica::new(ReplicaId::from_index(index), &options);
         let workers = u64::from(options.in_flight_calls_max) * replicas as u64;
         Ok(Self {
@@ -210,7 +216,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             admission: AnyAdmission::new(options.admit, workers),
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
-            tier: (options.scope == QueueScope::Tier)
+            tier: (options.scope() == QueueScope::Tier)
                 .then(|| Box::new(TierQueue::new(&options, replicas, hash))),
             joinable: HashMap::with_hasher(hash),
             keys: Slab::new(),
@@ -220,6 +226,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             later: BTreeSet::new(),
             waiters: 0,
             budget: ExtraBudget::new(&options.retry),
+            extra_load: ExtraLoad::default(),
             ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
             probes: Probes::new(replicas),
             tenant_reads: options
@@ -422,6 +429,34 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.tier.iter_mut().for_each(|tier| tier.queue.set_beta(beta));
     }
 
+    /// Sets the number of attempts that a fetch has at once with
+    /// [`CopiesChoice::Fixed`](crate::CopiesChoice), at most 8 and one for each replica.
+    pub fn set_copies(&mut self, factor: u8) {
+        let most = self.replicas.len().min(ATTEMPTS_MAX) as u8;
+        self.replication.set_factor(factor.clamp(1, most));
+    }
+
+    /// Takes in that a call has made progress: that a copy of a request has asked the next tier.
+    /// Copies that are planned for later then wait for missing progress instead of the end of the
+    /// call. Ignored if the call has ended.
+    pub fn handle_progress(&mut self, now: Instant, attempt: AttemptId) {
+        self.advance(now);
+        let Some(attempt) = self.attempts.get_mut(attempt.0) else { return };
+        let gap = now - std::mem::replace(&mut attempt.progress_at, now);
+        let (id, delay) = (attempt.fetch, self.replication.progressed(gap));
+        let planned = self.fetches.get(id).expect(STORED).later;
+        if let (Some(delay), Some((_, Later::Copies(count)))) = (delay, planned) {
+            self.plan(id, now + delay, Later::Copies(count));
+        }
+    }
+
+    /// Takes in what a server says about itself, for balancers that use it (`c3`, `prequal`).
+    pub fn handle_figures(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {
+        if replica.index() < self.replicas.len() {
+            self.balancer.said(now, replica, figures);
+        }
+    }
+
     /// Returns true if a query for this key would join one in flight. A caller that wants a value
     /// fetched but does not wait for it need not ask then; it would only count against
     /// [`Options::waiters_max`].
@@ -486,6 +521,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             calls: self.attempts.len(),
             calls_for_any_replica: self.tier.as_ref().map_or(0, |tier| tier.queue.queued()),
             leases: self.leases,
+            factor: self.replication.factor(),
+            extra_load_ratio: self.extra_load.ratio(),
             replicas: self.replicas.iter().map(Replica::stats).collect(),
         }
     }

@@ -6,9 +6,8 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
 use crate::replica::Replica;
-use crate::rules::CancelRule;
 use crate::slab::Id;
-use crate::{Failure, FetchError, Holders, Payer, WaitingId};
+use crate::{AttemptKind, Failure, FetchError, Holders, Payer, WaitingId};
 
 /// Keys that are fetched together, until each has ended and no attempt is live.
 #[derive(Clone, Debug)]
@@ -37,14 +36,14 @@ pub(crate) struct Fetch {
     pub(crate) retries: u32,
     /// The time at which further attempts are made, and which ones.
     pub(crate) later: Option<(Instant, Later)>,
-    /// Rule for the attempts that are live when the last key has its answer.
-    pub(crate) cancel: CancelRule,
     /// True if no further copies of this fetch are made, because the replication rule cancelled
     /// them when an attempt started.
     pub(crate) is_tied: bool,
     /// The replica at which the last attempt failed. A retry that waits for any replica does not
     /// start there.
     pub(crate) avoids: Option<ReplicaId>,
+    /// The replicas at which attempts have failed. Copies do not go there.
+    pub(crate) failed_at: SmallVec<[ReplicaId; 2]>,
     /// The maximum duration of the lease, if this is a lease (a fetch without keys); otherwise
     /// none.
     pub(crate) lease: Option<Duration>,
@@ -80,11 +79,14 @@ pub(crate) struct Attempt<K> {
     pub(crate) fetch: Id,
     /// The number of earlier attempts of the fetch.
     pub(crate) number: u32,
+    pub(crate) kind: AttemptKind,
     /// The attempt's replica; none while the attempt waits in the queue of the tier.
     pub(crate) replica: Option<ReplicaId>,
     /// The time at which the keys were asked for, or a further attempt was made.
     pub(crate) since: Instant,
     pub(crate) state: AttemptState,
+    /// The time of the start, or of the latest report of progress.
+    pub(crate) progress_at: Instant,
     /// The keys to ask for; moved into the call when the attempt starts.
     pub(crate) keys: Vec<K>,
     /// The ids of `keys`; none if they are all keys of the fetch.
@@ -122,9 +124,9 @@ impl Fetch {
             started: 0,
             retries: 0,
             later: None,
-            cancel: CancelRule::Always,
             is_tied: false,
             avoids: None,
+            failed_at: SmallVec::new(),
             lease: None,
             paid: Paid::default(),
             failure: None,

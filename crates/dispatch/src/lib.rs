@@ -22,9 +22,11 @@ mod error;
 mod estimate;
 mod expiries;
 mod extra_budget;
+mod extra_load;
 mod fetch;
 mod health;
 mod holders;
+mod leased;
 mod options;
 mod probes;
 mod ramp;
@@ -44,11 +46,13 @@ pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
+pub use leased::{Leased, LeasedCall, LeasedEnd};
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, QueueScope, RetryOptions, TenantOptions};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
-pub use stats::{Counters, ReplicaStats, Stats};
+pub use rules::{CancelRule, ExtraOrder, Figures};
+pub use stats::{AttemptCounts, AttemptKind, AttemptOutcome, Counters, ReplicaStats, Stats};
 pub use tenants::{
     Charged, DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN, Payer, Started, TenantGate,
     TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,

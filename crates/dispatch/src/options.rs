@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, QueueOptions, RampOptions};
+use crate::rules::ATTEMPTS_MAX;
+use crate::{
+    AdmitChoice, BalanceChoice, CancelRule, CopiesChoice, ExtraOrder, QueueChoice, QueueOptions, RampOptions,
+};
 use sherwood_model::Percent;
 
 /// Bounds and times of one backend's [`Dispatch`](crate::Dispatch).
@@ -37,6 +40,10 @@ pub struct Options {
     pub beta: Percent,
     /// The rule for the number of attempts (calls) that a fetch makes besides retries.
     pub copies: CopiesChoice,
+    /// Place of those copies in the queues.
+    pub extra: ExtraOrder,
+    /// Treatment of attempts that are left when all keys of a fetch have their answers.
+    pub cancel: CancelRule,
     /// Bounds of retries, and of extra attempts as a whole.
     pub retry: RetryOptions,
     /// Conditions under which a replica is down, and its probes.
@@ -145,6 +152,23 @@ pub enum OptionsError {
         /// The number of replicas given.
         replicas: usize,
     },
+    /// The number of attempts at once is 0, or greater than a fetch or the backend can have.
+    #[error(
+        "setting up dispatch: `factor` is {factor}, must be 1 to {most}, as each attempt goes to another replica; \
+         lower it, or add replicas"
+    )]
+    Factor {
+        /// The number of attempts given.
+        factor: u8,
+        /// The largest number of attempts.
+        most: usize,
+    },
+    /// Copies at idle replicas are combined with a queue for all replicas.
+    #[error(
+        "setting up dispatch: `copies` is \"idle\" with tokens, whose attempts wait for any replica; \
+         choose another balance, or copies = \"hedge\""
+    )]
+    IdleTokens,
     /// The retry ratio, extra attempts per call, is outside of 0 to 1.
     #[error(
         "setting up dispatch: `retry.ratio` is {ratio}, must be 0 to 1; 0.1 allows one retry in ten calls"
@@ -202,7 +226,9 @@ impl Options {
             balance: _,
             admit,
             beta: _,
-            copies: _,
+            copies,
+            extra: _,
+            cancel: _,
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
             ramp,
@@ -220,6 +246,12 @@ impl Options {
         ];
         if let Some((option, _)) = zeros.into_iter().find(|(_, zero)| *zero) {
             return Err(OptionsError::Zero { option });
+        }
+        if !(1..=ATTEMPTS_MAX).contains(&usize::from(copies.factor())) {
+            return Err(OptionsError::Factor { factor: copies.factor(), most: ATTEMPTS_MAX });
+        }
+        if matches!(copies, CopiesChoice::Idle { .. }) && self.scope() == QueueScope::Tier {
+            return Err(OptionsError::IdleTokens);
         }
         if !(0.0..=1.0).contains(&ratio) {
             return Err(OptionsError::RetryRatio { ratio });
@@ -240,6 +272,12 @@ impl Options {
         asks || self.admit != AdmitChoice::Open
     }
 
+    /// Returns the queue in which attempts wait: with tokens, that of all replicas.
+    #[must_use]
+    pub fn scope(&self) -> QueueScope {
+        if matches!(self.balance, BalanceChoice::Tokens { .. }) { QueueScope::Tier } else { self.scope }
+    }
+
     /// Returns the options of the queue of each replica.
     pub(crate) fn replica_queue(&self) -> QueueOptions {
         QueueOptions {
@@ -248,6 +286,7 @@ impl Options {
             queued_max: self.queued_calls_max,
             timeout: self.timeout,
             beta: self.uses_estimates().then_some(self.beta),
+            extra_behind: self.extra == ExtraOrder::Behind && self.copies != CopiesChoice::One,
         }
     }
 
@@ -285,6 +324,8 @@ impl Default for Options {
             admit: AdmitChoice::default(),
             beta: Percent::BETA,
             copies: CopiesChoice::default(),
+            extra: ExtraOrder::default(),
+            cancel: CancelRule::default(),
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),
             ramp: None,

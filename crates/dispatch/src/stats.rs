@@ -1,12 +1,14 @@
 //! Statistics of a dispatcher.
 
+use std::time::Duration;
+
 use sherwood_model::ReplicaId;
 
 use crate::RampStanding;
 use sherwood_model::Percent;
 
 /// A snapshot of one dispatcher's counters and present state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Stats {
     /// Counts since the dispatcher was created.
     pub counters: Counters,
@@ -26,6 +28,11 @@ pub struct Stats {
     pub beta: Percent,
     /// State of the ramp, which limits the misses of a cold cache; none if it is not configured.
     pub ramp: Option<RampStanding>,
+    /// Attempts that a fetch has at once, by its plan.
+    pub factor: u8,
+    /// Time that replicas have lately spent on attempts whose answer was not needed, as a share of
+    /// that of the others: over the last one to two minutes. 0 while fetches have one attempt.
+    pub extra_load_ratio: f64,
     /// Statistics of each replica, in the order of their ids.
     pub replicas: Vec<ReplicaStats>,
 }
@@ -68,6 +75,85 @@ pub struct Counters {
     pub late_replies: u64,
     /// Probes sent to replicas that were down.
     pub probes: u64,
+    /// Attempts that have ended.
+    pub attempts: AttemptCounts,
+    /// Time that replicas spent on attempts whose answer was not needed, since another attempt had
+    /// answered: those that were unused, or cancelled after their start.
+    pub wasted: Duration,
+}
+
+/// The reason for which an attempt was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptKind {
+    /// The first attempt of a fetch.
+    First,
+    /// An attempt that follows a failure of all others.
+    Retry,
+    /// An attempt beside others: a copy or a hedge.
+    Copy,
+}
+
+/// The way in which an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    /// A key took its answer.
+    Used,
+    /// Other attempts had answered all of its keys before.
+    Unused,
+    /// It failed, or had no answer by the timeout.
+    Failed,
+    /// It was cancelled after its start, because it was no longer needed.
+    Cancelled,
+    /// It left its queue before its start.
+    Withdrawn,
+}
+
+/// Numbers of attempts that have ended, by kind and outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttemptCounts([[u64; AttemptOutcome::ALL.len()]; AttemptKind::ALL.len()]);
+
+impl AttemptKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::First, Self::Retry, Self::Copy];
+
+    /// Returns the name of the kind, as metrics have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Retry => "retry",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+impl AttemptOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 5] = [Self::Used, Self::Unused, Self::Failed, Self::Cancelled, Self::Withdrawn];
+
+    /// Returns the name of the outcome, as metrics have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Unused => "unused",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+impl AttemptCounts {
+    /// Returns the number of attempts of this kind with this outcome.
+    #[must_use]
+    pub const fn get(&self, kind: AttemptKind, outcome: AttemptOutcome) -> u64 {
+        self.0[kind as usize][outcome as usize]
+    }
+
+    pub(crate) fn add(&mut self, kind: AttemptKind, outcome: AttemptOutcome) {
+        self.0[kind as usize][outcome as usize] += 1;
+    }
 }
 
 /// Statistics of one replica.

@@ -38,6 +38,9 @@ impl Percent {
     /// Default percentile of latencies below which a call cannot be expected to take (α), as in
     /// "`MicroFuge`" (2014).
     pub const ALPHA: Self = Self { hundredths: 1_500 };
+
+    /// The percentile of latencies after which a call is hedged: so late are 5 of 100 calls.
+    pub const HEDGE: Self = Self { hundredths: 9_500 };
     /// Default percentile of latencies that estimates take for each call (β), as in "`MicroFuge`".
     pub const BETA: Self = Self { hundredths: 8_800 };
 

@@ -10,7 +10,9 @@ use crate::fetch::{Attempt, AttemptState, Fetch};
 use crate::replica::Replica;
 use crate::rules::{AtStart, Balancer as _, CallEnd, Completion, Picks, Replication as _};
 use crate::slab::Id;
-use crate::{Action, AttemptId, Bound, CancelReason, FetchError, QueuedCall, ReplicaQueue};
+use crate::{
+    Action, AttemptId, AttemptKind, AttemptOutcome, Bound, CancelReason, FetchError, QueuedCall, ReplicaQueue,
+};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Lists in `usable` the replicas that a further attempt of this fetch may go to: up, with
@@ -101,15 +103,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if self.tier.is_some() {
             return self.usable.iter().map(|load| load.replica).take(self.tier_wants(id, want)).collect();
         }
-        self.choose(id, want)
+        self.choose(now, id, want)
     }
 
     /// Lets the balancer choose up to `want` of the replicas listed in `usable`, and removes
     /// invalid and repeated picks.
-    pub(super) fn choose(&mut self, id: Id, want: usize) -> Picks {
+    pub(super) fn choose(&mut self, now: Instant, id: Id, want: usize) -> Picks {
         let demand = self.fetches.get(id).expect(STORED).demand;
         let mut picks = Picks::new();
-        self.balancer.choose(&demand, &self.usable, want, self.draws.next(), &mut picks);
+        self.balancer.choose(now, &demand, &self.usable, want, self.draws.next(), &mut picks);
         let mut kept = 0;
         for index in 0..picks.len() {
             let replica = picks[index];
@@ -125,7 +127,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Queues an attempt for the open keys of a fetch at a replica that has room, or in the queue
     /// of the tier, and starts the attempt at once if nothing waits before it.
-    pub(super) fn place(&mut self, now: Instant, id: Id, replica: ReplicaId) {
+    pub(super) fn place(&mut self, now: Instant, id: Id, replica: ReplicaId, kind: AttemptKind) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         let is_open = |key: &&Id| self.keys.get(**key).is_some();
         let asked: Option<Vec<Id>> =
@@ -135,7 +137,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let (number, asked_keys) = (fetch.made, fetch.open);
         let (since, state) = (if number == 0 { fetch.asked_at } else { now }, AttemptState::Queued);
         let replica = self.tier.is_none().then_some(replica);
-        let attempt = self.attempts.insert(Attempt { fetch: id, number, replica, since, state, keys, asked });
+        let (fetch_id, progress_at) = (id, now);
+        let attempt =
+            Attempt { fetch: fetch_id, number, kind, replica, since, state, progress_at, keys, asked };
+        let attempt = self.attempts.insert(attempt);
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
         if number > 0 {
@@ -148,7 +153,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     fn enqueue(&mut self, now: Instant, id: Id) {
         let attempt = self.attempts.get(id).expect("a queued attempt is stored");
         let due = self.fetches.get(attempt.fetch).expect(STORED).due();
-        let call = QueuedCall { keys: attempt.keys.len() as u32, attempt: attempt.number };
+        let call =
+            QueuedCall { keys: attempt.keys.len() as u32, is_extra: attempt.kind == AttemptKind::Copy };
         let replica = attempt.replica;
         let is_queued = self.queue_of(replica).enqueue(now, AttemptId(id), &due, call);
         debug_assert!(is_queued, "attempts are placed where there is room");
@@ -169,7 +175,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     #[inline]
     pub(super) fn start(&mut self, now: Instant, id: Id, replica: ReplicaId) {
         let attempt = self.attempts.get_mut(id).expect("a queued attempt is stored");
-        attempt.state = AttemptState::Started(now);
+        (attempt.state, attempt.progress_at) = (AttemptState::Started(now), now);
         let (fetch_id, number, since) = (attempt.fetch, attempt.number, attempt.since);
         let keys = std::mem::take(&mut attempt.keys);
         let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
@@ -210,15 +216,29 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let took = (is_answer && at != Instant::NEVER).then(|| now - at);
         self.complete(id, attempt.server(), took);
         let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
-        self.report(now, attempt.server(), at, end);
+        self.report(now, &attempt, at, end);
         Some(attempt)
     }
 
     /// Tells the balancer the outcome of a call that was started at `at`. Calls that still wait for
     /// their scheduling turn are not reported.
-    pub(super) fn report(&mut self, now: Instant, replica: ReplicaId, at: Instant, end: CallEnd) {
+    pub(super) fn report(&mut self, now: Instant, attempt: &Attempt<K>, at: Instant, end: CallEnd) {
         if at != Instant::NEVER {
-            self.balancer.completed(replica, &Completion { at: now, took: now - at, end });
+            let completion = Completion { at: now, took: now - at, gap: now - attempt.progress_at, end };
+            self.balancer.completed(attempt.server(), &completion);
+            self.replication.completed(&completion);
+        }
+    }
+
+    /// Counts an attempt that has ended. The time since its start is wasted if another attempt has
+    /// answered in its place.
+    pub(super) fn count(&mut self, now: Instant, attempt: &Attempt<K>, outcome: AttemptOutcome) {
+        self.counters.attempts.add(attempt.kind, outcome);
+        let AttemptState::Started(at) = attempt.state else { return };
+        if !self.replication.is_one() && at != Instant::NEVER {
+            let is_needed = !matches!(outcome, AttemptOutcome::Unused | AttemptOutcome::Cancelled);
+            self.counters.wasted += if is_needed { Duration::ZERO } else { now - at };
+            self.extra_load.note(now, now - at, is_needed);
         }
     }
 
@@ -281,7 +301,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// last one and there is a `refusal`, the fetch ends with the failure of an earlier attempt, or
     /// else with the refusal.
     fn end_attempt(&mut self, now: Instant, id: Id, refusal: Option<FetchError>) {
-        let Some(Attempt { fetch: fetch_id, .. }) = self.remove_attempt(id) else { return };
+        let Some(attempt) = self.remove_attempt(id) else { return };
+        self.count(now, &attempt, AttemptOutcome::Withdrawn);
+        let fetch_id = attempt.fetch;
         let fetch = self.fetches.get(fetch_id).expect(STORED);
         match refusal {
             Some(refusal) if fetch.live.is_empty() => {

@@ -10,10 +10,14 @@ use sherwood_model::{Instant, ReplicaId};
 use super::{Dispatch, STORED};
 use crate::fetch::{Attempt, AttemptState, Fetch, Later};
 use crate::rules::{
-    ATTEMPTS_MAX, Admission as _, AttemptPlan, CallEnd, CancelRule, Replication as _, Tier, Verdict,
+    ATTEMPTS_MAX, Admission as _, AttemptPlan, CallEnd, CopyTerms, ReplicaLoad, Replication as _, Tier,
+    Verdict,
 };
 use crate::slab::Id;
-use crate::{Action, AttemptId, CancelReason, Failure, FailureKind, FetchError};
+use crate::{
+    Action, AttemptId, AttemptKind, AttemptOutcome, CancelReason, CancelRule, Failure, FailureKind,
+    FetchError,
+};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Makes the first attempts of a fetch for `keys`, at least one, which were just admitted, when
@@ -38,12 +42,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.end(now, id, &refusal);
             return false;
         }
-        let AttemptPlan { now: at_once, later, cancel } = {
-            let waiting = self.tier.as_ref().map_or(0, |tier| tier.queue.queued());
-            let tier = Tier { usable: &self.usable, replicas: self.replicas.len(), waiting };
-            self.replication.plan(&demand, &tier)
-        };
-        let picks = self.pick(now, id, usize::from(at_once).clamp(1, ATTEMPTS_MAX));
+        let AttemptPlan { now: at_once, later, terms } = self.replication.plan(&demand, &self.tier(now));
+        let together = if terms == CopyTerms::Idle { 1 } else { at_once };
+        let picks = self.pick(now, id, usize::from(together).clamp(1, ATTEMPTS_MAX));
         let Some((first, copies)) = picks.as_slice().split_first() else {
             let refusal = FetchError::NotAdmitted { replicas: self.usable.len() };
             self.end(now, id, &refusal);
@@ -57,24 +58,32 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 return false;
             }
         }
-        let fetch = self.fetches.get_mut(id).expect(STORED);
-        fetch.cancel = cancel;
         // A fetch that waited for units is there already.
         if self.tenant_reads.is_none() {
+            let fetch = self.fetches.get_mut(id).expect(STORED);
             fetch.expires_at = self.expiries.push(fetch.expires_at, id);
         }
         if let Some((after, count)) = later {
             self.plan(id, now + after, Later::Copies(count));
         }
-        self.place(now, id, *first);
-        self.place_copies(now, id, copies);
+        self.place(now, id, *first, AttemptKind::First);
+        match terms {
+            CopyTerms::Idle if at_once > 1 => self.add_copies(now, id, at_once - 1, terms),
+            _ => self.place_copies(now, id, copies, terms),
+        }
         true
+    }
+
+    /// Returns the state of the replicas, for the replication rule.
+    fn tier(&self, now: Instant) -> Tier {
+        let slots = u64::from(self.options.in_flight_calls_max) * self.replicas.len() as u64;
+        Tier { now, slots, waiting: self.tier.as_ref().map_or(0, |tier| tier.queue.queued()) }
     }
 
     /// Makes the attempts that were planned for now.
     pub(super) fn add_later(&mut self, now: Instant, id: Id) {
         match self.unplan(id) {
-            Some(Later::Copies(count)) => self.add_copies(now, id, count),
+            Some(Later::Copies(count)) => self.add_copies(now, id, count, CopyTerms::Budget),
             Some(Later::Retry) => self.retry_throttled(now, id),
             Some(Later::EndLease) => self.expire_lease(now, id),
             None => {}
@@ -95,26 +104,37 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         Some(later)
     }
 
-    /// Adds copies, if the fetch still waits for answers.
-    fn add_copies(&mut self, now: Instant, id: Id, count: u8) {
+    /// Adds copies, if the fetch still waits for answers, at replicas that it has not tried.
+    fn add_copies(&mut self, now: Instant, id: Id, count: u8, terms: CopyTerms) {
         let fetch = self.fetches.get(id).expect(STORED);
         let count = usize::from(count).min(ATTEMPTS_MAX.saturating_sub(fetch.live.len()));
-        if fetch.open > 0 && count > 0 && self.budget.can_take() && self.offer(id, None).is_ok() {
+        if fetch.open == 0 || count == 0 || !self.budget.can_take() || self.offer(id, None).is_err() {
+            return;
+        }
+        let failed_at = &self.fetches.get(id).expect(STORED).failed_at;
+        let may_take = |load: &ReplicaLoad| {
+            !failed_at.contains(&load.replica) && (terms != CopyTerms::Idle || load.calls() == 0)
+        };
+        self.usable.retain(may_take);
+        if !self.usable.is_empty() {
             let picks = self.pick(now, id, count);
-            self.place_copies(now, id, picks.as_slice());
+            self.place_copies(now, id, picks.as_slice(), terms);
         }
     }
 
     /// Makes extra attempts at replicas that can take them, while they can be afforded.
-    fn place_copies(&mut self, now: Instant, id: Id, replicas: &[ReplicaId]) {
+    fn place_copies(&mut self, now: Instant, id: Id, replicas: &[ReplicaId], terms: CopyTerms) {
         for replica in replicas {
             let is_tied = self.fetches.get(id).expect(STORED).is_tied;
-            if is_tied || !self.budget.can_take() || !self.tier_has_room() {
+            let is_paid = terms == CopyTerms::Planned || self.budget.can_take();
+            if is_tied || !is_paid || !self.tier_has_room() {
                 return;
             }
-            self.budget.take();
+            if terms != CopyTerms::Planned {
+                self.budget.take();
+            }
             self.counters.copies += 1;
-            self.place(now, id, *replica);
+            self.place(now, id, *replica, AttemptKind::Copy);
         }
     }
 
@@ -151,6 +171,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 }
             }
         }
+        let outcome = if ended > 0 { AttemptOutcome::Used } else { AttemptOutcome::Unused };
+        self.count(now, &attempt, outcome);
         failed.retain(|(key, _)| self.keys.get(*key).is_some());
         self.replicas[replica.index()].health.note_success();
         let fetch = self.fetches.get_mut(id).expect(STORED);
@@ -195,6 +217,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Takes in the failure of an attempt that is no longer live.
     pub(super) fn fail(&mut self, now: Instant, attempt: Attempt<K>, failure: Failure) {
         let replica = attempt.server();
+        self.count(now, &attempt, AttemptOutcome::Failed);
         let Attempt { fetch: id, asked, .. } = attempt;
         let kind = failure.kind;
         match kind {
@@ -224,6 +247,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// its other attempts, or ends.
     pub(super) fn turn_away(&mut self, now: Instant, attempt: Attempt<K>, expected: Duration) {
         let id = attempt.fetch;
+        self.count(now, &attempt, AttemptOutcome::Failed);
         let fetch = self.fetches.get(id).expect(STORED);
         if fetch.open > 0 && fetch.live.is_empty() {
             self.end(now, id, &FetchError::Rejected { expected });
@@ -303,7 +327,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Cancels the attempts of a fetch whose keys have all ended, as its [`CancelRule`] says.
     fn cancel_needless(&mut self, now: Instant, id: Id) {
         let fetch = self.fetches.get(id).expect(STORED);
-        let (live, cancel) = (fetch.live.clone(), fetch.cancel);
+        let (live, cancel) = (fetch.live.clone(), self.options.cancel);
         for attempt in live {
             let is_queued = |attempt: &Attempt<K>| attempt.state == AttemptState::Queued;
             let is_cancelled = match cancel {
@@ -330,11 +354,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 let is_long = reason == CancelReason::Timeout && spent >= self.options.timeout / 2;
                 let replica = attempt.server();
                 self.complete(id, replica, is_long.then_some(spent));
-                self.report(now, replica, at, CallEnd::Cancelled);
+                self.report(now, &attempt, at, CallEnd::Cancelled);
                 self.counters.cancelled_calls += 1;
                 self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica, reason });
             }
         }
+        let outcome = match (attempt.state, reason) {
+            (AttemptState::Queued, _) => AttemptOutcome::Withdrawn,
+            (_, CancelReason::Timeout) => AttemptOutcome::Failed,
+            (_, CancelReason::Answered) => AttemptOutcome::Cancelled,
+        };
+        self.count(now, &attempt, outcome);
         Some(attempt)
     }
 }

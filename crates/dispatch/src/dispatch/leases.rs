@@ -10,8 +10,9 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
 use crate::fetch::{AttemptState, Fetch, Later};
+use crate::rules::{Balancer as _, CallEnd, Completion};
 use crate::slab::Id;
-use crate::{AttemptId, Bound, FetchError, Holders, LeaseAction, LeaseId};
+use crate::{AttemptId, AttemptKind, Bound, FetchError, Holders, LeaseAction, LeaseId};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Asks for a slot of a replica, which the client holds until [`end_lease`](Self::end_lease),
@@ -47,7 +48,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Ok(replica) => {
                 self.leases += 1;
                 self.plan(id, expires_at, Later::EndLease);
-                self.place(now, id, replica);
+                self.place(now, id, replica, AttemptKind::First);
                 Ok(LeaseId(id))
             }
             Err(refusal) => {
@@ -67,6 +68,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.close_lease(id, None);
         self.settle(now);
         true
+    }
+
+    /// Takes in that a call over the slot of a lease has ended after the time that it took, so that
+    /// the balancer knows the replica's speed. Ignored if the lease holds no slot.
+    pub fn note_leased_call(&mut self, now: Instant, LeaseId(id): LeaseId, took: Duration, is_answer: bool) {
+        let attempt = self.fetches.get(id).and_then(|fetch| self.attempts.get(*fetch.live.first()?));
+        let Some(replica) = attempt.and_then(|attempt| attempt.replica) else { return };
+        let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
+        self.balancer.completed(replica, &Completion { at: now, took, gap: took, end });
     }
 
     /// Returns the next notification about a lease, or none until the next input.

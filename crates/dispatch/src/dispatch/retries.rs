@@ -11,7 +11,7 @@ use sherwood_model::{Instant, ReplicaId};
 use super::{Dispatch, STORED};
 use crate::fetch::Later;
 use crate::slab::Id;
-use crate::{Failure, FailureKind};
+use crate::{AttemptKind, Failure, FailureKind};
 
 /// Wait before the first retry of a throttled fetch; it doubles with every further one. Clients of
 /// services that throttle begin with 25 to 100 ms.
@@ -32,6 +32,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     ) -> bool {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.failure = Some(Box::new(failure.clone()));
+        if !fetch.failed_at.contains(&failed) {
+            fetch.failed_at.push(failed);
+        }
         if !fetch.live.is_empty() {
             return true;
         }
@@ -56,7 +59,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(replica) = picks.as_slice().first() else { return false };
         self.fetches.get_mut(id).expect(STORED).avoids = Some(failed);
         self.note_retry(id);
-        self.place(now, id, *replica);
+        self.place(now, id, *replica, AttemptKind::Retry);
         true
     }
 
@@ -83,7 +86,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Err(_) => None,
         };
         match picked {
-            Some(replica) => self.place(now, id, replica),
+            Some(replica) => self.place(now, id, replica, AttemptKind::Retry),
             None => {
                 let failed = self.fetches.get(id).expect(STORED).failed();
                 self.end(now, id, &failed.expect("a retry follows a failure"));

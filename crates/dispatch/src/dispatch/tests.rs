@@ -4,6 +4,7 @@ use std::time::Duration;
 
 mod copies;
 mod overload;
+mod replication;
 mod rules;
 mod simulation;
 mod tenants;

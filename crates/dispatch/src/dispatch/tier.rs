@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             let fetch = self.attempts.get(id).expect("a queued attempt is stored").fetch;
             let request = self.fetches.get(fetch).expect(STORED).demand.request;
             let busy = request.map_or(&[][..], |request| requests.replicas(now, request));
-            picked = self.pick_idle(fetch, busy);
+            picked = self.pick_idle(now, fetch, busy);
             picked.is_some()
         });
         self.tier = Some(tier);
@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Lets the balancer pick a replica with a free slot for a fetch. Replicas in `busy`, which
     /// already work for the same request, are excluded unless they are the only ones that could
     /// answer.
-    fn pick_idle(&mut self, id: Id, busy: &[ReplicaId]) -> Option<ReplicaId> {
+    fn pick_idle(&mut self, now: Instant, id: Id, busy: &[ReplicaId]) -> Option<ReplicaId> {
         let Self { replicas, fetches, attempts, usable, options, .. } = self;
         let fetch = fetches.get(id).expect(STORED);
         let count = replicas.len();
@@ -88,7 +88,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if usable.is_empty() {
             return None;
         }
-        self.choose(id, 1).first().copied()
+        self.choose(now, id, 1).first().copied()
     }
 
     /// Returns how many more attempts of a fetch may wait in the tier's queue: at most `want`, and

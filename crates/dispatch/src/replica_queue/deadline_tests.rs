@@ -28,12 +28,12 @@ fn write(deadline_ms: u64) -> Demand {
 }
 
 fn keys(keys: u32) -> QueuedCall {
-    QueuedCall { keys, attempt: 0 }
+    QueuedCall { keys, is_extra: false }
 }
 
 fn queue(order: QueueChoice, workers: u32) -> Queue {
     let (timeout, beta) = (ms(TIMEOUT_MS), Some(Percent::BETA));
-    ReplicaQueue::new(QueueOptions { order, workers, queued_max: 1_000, timeout, beta })
+    ReplicaQueue::new(QueueOptions { order, workers, queued_max: 1_000, timeout, beta, extra_behind: false })
 }
 
 fn edf(workers: u32) -> Queue {
@@ -263,7 +263,7 @@ proptest! {
         for (entry, step) in (0..).zip(steps) {
             match step {
                 Step::Enqueue { demand, keys } => {
-                    let call = QueuedCall { keys, attempt: 0 };
+                    let call = QueuedCall { keys, is_extra: false };
                     prop_assert!(queue.enqueue(at(now), entry, &demand, call));
                     waiting.insert((entry, demand.kind == DemandKind::Write));
                     reads += u64::from(demand.kind == DemandKind::Read);

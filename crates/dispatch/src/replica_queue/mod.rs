@@ -18,6 +18,7 @@ use latencies::Latencies;
 pub(crate) use latencies::QueueLatency;
 use ranked::Ranked;
 use sherwood_model::Percent;
+pub(crate) use window::Window;
 use work::Work;
 
 /// A bounded queue in front of a bounded number of workers, in the order of a [`QueueChoice`].
@@ -83,15 +84,18 @@ pub struct QueueOptions {
     /// The percentile of latencies that estimates take as the time of each call (β); none if no
     /// estimates are made.
     pub beta: Option<Percent>,
+    /// True if [extra](QueuedCall::is_extra) calls start only when no other call waits (Gardner et
+    /// al. 2017, "Redundancy-d", show that copies then delay no first call in the queue).
+    pub extra_behind: bool,
 }
 
-/// Size of a call, and its number among the attempts of its fetch.
+/// Size of a call, and its place behind others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedCall {
     /// Number of keys that the call asks for, at least 1.
     pub keys: u32,
-    /// 0 for the first attempt of a fetch, and greater for extra ones.
-    pub attempt: u32,
+    /// True for a copy of a call that waits or runs elsewhere.
+    pub is_extra: bool,
 }
 
 /// Entries that wait.
@@ -109,13 +113,20 @@ impl QueueOptions {
     /// Options of a queue that starts entries in the order of their arrival and makes no estimates.
     #[must_use]
     pub const fn fifo(workers: u32, queued_max: u32) -> Self {
-        Self { order: QueueChoice::Fifo, workers, queued_max, timeout: TIMEOUT, beta: None }
+        Self {
+            order: QueueChoice::Fifo,
+            workers,
+            queued_max,
+            timeout: TIMEOUT,
+            beta: None,
+            extra_behind: false,
+        }
     }
 }
 
 impl Default for QueuedCall {
     fn default() -> Self {
-        Self { keys: 1, attempt: 0 }
+        Self { keys: 1, is_extra: false }
     }
 }
 
@@ -128,14 +139,16 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
     }
 
     fn with_order(order: AnyOrder, options: QueueOptions) -> Self {
-        let QueueOptions { order: choice, workers, queued_max, timeout, beta } = options;
+        let QueueOptions { order: choice, workers, queued_max, timeout, beta, extra_behind } = options;
         let alpha = choice.alpha();
         let latencies = (alpha.is_some() || beta.is_some())
             .then(|| Latencies::new(alpha.unwrap_or(Percent::ALPHA), beta.unwrap_or(Percent::BETA)))
             .map(Box::new);
         let waiting = match order {
-            AnyOrder::Fifo(_) => Waiting::Arrival { queue: VecDeque::new(), work: Work::default() },
-            _ => Waiting::Ranked(Ranked::new()),
+            AnyOrder::Fifo(_) if !extra_behind => {
+                Waiting::Arrival { queue: VecDeque::new(), work: Work::default() }
+            }
+            _ => Waiting::Ranked(Ranked::new(extra_behind)),
         };
         Self { order, workers, queued_max, timeout, in_flight: 0, waiting, latencies }
     }
@@ -169,13 +182,15 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
             return false;
         }
         let due = self.due(now, demand);
-        let QueuedCall { keys, attempt } = QueuedCall { keys: call.keys.max(1), ..call };
+        let QueuedCall { keys, is_extra } = QueuedCall { keys: call.keys.max(1), ..call };
         match &mut self.waiting {
             Waiting::Arrival { queue, work } => {
                 queue.push_back((entry, demand.kind, keys));
                 *work += Work::new(demand.kind, keys);
             }
-            Waiting::Ranked(ranked) => ranked.push(now, &self.order, entry, due, keys, attempt),
+            Waiting::Ranked(ranked) => {
+                ranked.push(now, &self.order, entry, due, QueuedCall { keys, is_extra })
+            }
         }
         true
     }

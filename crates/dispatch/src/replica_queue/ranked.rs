@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sherwood_model::{Demand, DemandKind, Instant};
 
+use super::QueuedCall;
 use super::forecast::{Arriving, Counted, Forecast, Outlook};
 use super::work::{KeyTimes, Work};
 use crate::rules::names::AnyOrder;
@@ -20,11 +21,16 @@ pub(super) struct Ranked<T> {
     last_write: Option<Rank>,
     writes: usize,
     deferred: u64,
+    /// True if extra calls rank behind all others.
+    extra_behind: bool,
     /// The work of the entries of class 0.
     forecast: Box<Forecast>,
     /// The work of the other entries, which are behind those.
     last: Work,
 }
+
+/// Number of classes of an order; extra calls have as many behind them.
+const EXTRA_CLASSES: u8 = 2;
 
 /// The rank of an entry and the number of its arrival.
 type Place = (Rank, u64);
@@ -37,13 +43,13 @@ pub(super) struct Waiting<T> {
     arrived: Instant,
     /// The demand of the entry, which always has a deadline.
     pub(super) demand: Demand,
-    attempt: u32,
+    is_extra: bool,
     /// True if the entry was deferred, which happens once.
     is_deferred: bool,
 }
 
 impl<T: Copy + Ord> Ranked<T> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(extra_behind: bool) -> Self {
         Self {
             entries: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -51,6 +57,7 @@ impl<T: Copy + Ord> Ranked<T> {
             last_write: None,
             writes: 0,
             deferred: 0,
+            extra_behind,
             forecast: Box::new(Forecast::new()),
             last: Work::default(),
         }
@@ -76,23 +83,25 @@ impl<T: Copy + Ord> Ranked<T> {
         order: &AnyOrder,
         entry: T,
         demand: Demand,
-        keys: u32,
-        attempt: u32,
+        QueuedCall { keys, is_extra }: QueuedCall,
     ) {
         self.advance(now);
-        let rank = self.rank(now, order, &demand, attempt);
+        let rank = self.rank(now, order, &demand, is_extra);
         if demand.kind == DemandKind::Write {
             self.last_write = Some(rank);
             self.writes += 1;
         }
         let place = (rank, self.arrivals);
         self.arrivals += 1;
-        self.insert(place, Waiting { entry, keys, arrived: now, demand, attempt, is_deferred: false });
+        self.insert(place, Waiting { entry, keys, arrived: now, demand, is_extra, is_deferred: false });
     }
 
     /// Returns the rank that a new entry gets.
-    fn rank(&self, now: Instant, order: &AnyOrder, demand: &Demand, attempt: u32) -> Rank {
-        let rank = order.rank(now, demand, attempt);
+    fn rank(&self, now: Instant, order: &AnyOrder, demand: &Demand, is_extra: bool) -> Rank {
+        let mut rank = order.rank(now, demand);
+        if is_extra && self.extra_behind {
+            rank.class += EXTRA_CLASSES;
+        }
         let last = if demand.kind == DemandKind::Write { self.last_write } else { None };
         last.map_or(rank, |last| rank.max(last))
     }
@@ -129,7 +138,7 @@ impl<T: Copy + Ord> Ranked<T> {
 
     /// Removes all entries.
     pub(super) fn clear(&mut self) {
-        *self = Self { arrivals: self.arrivals, deferred: self.deferred, ..Self::new() };
+        *self = Self { arrivals: self.arrivals, deferred: self.deferred, ..Self::new(self.extra_behind) };
     }
 
     /// Moves an entry forward because its demand has become more urgent. A write keeps its place
@@ -139,8 +148,9 @@ impl<T: Copy + Ord> Ranked<T> {
         let Some(waiting) = self.entries.get_mut(&place) else { return };
         let demand = Demand { kind: waiting.demand.kind, ..demand };
         waiting.demand = demand;
-        let rank = order.rank(now, &demand, waiting.attempt);
-        if waiting.is_deferred || demand.kind == DemandKind::Write || rank >= place.0 {
+        let (is_extra, is_deferred) = (waiting.is_extra, waiting.is_deferred);
+        let rank = self.rank(now, order, &demand, is_extra);
+        if is_deferred || demand.kind == DemandKind::Write || rank >= place.0 {
             return;
         }
         if let Some(waiting) = self.remove_at(place) {
@@ -175,7 +185,10 @@ impl<T: Copy + Ord> Ranked<T> {
         self.advance(now);
         loop {
             let (&place, head) = self.entries.first_key_value()?;
-            let may_defer = !head.is_deferred && head.demand.kind != DemandKind::Write && self.len() > 1;
+            let may_defer = !head.is_deferred
+                && !head.is_extra
+                && head.demand.kind != DemandKind::Write
+                && self.len() > 1;
             let least = head.work().time(quickest);
             let defer = || order.defer(now, head.arrived, &head.demand, least);
             let Some(later) = may_defer.then(defer).flatten() else { return Some(place) };
@@ -187,7 +200,7 @@ impl<T: Copy + Ord> Ranked<T> {
 
     /// Looks at the waiting work around a new entry with this demand.
     pub(super) fn outlook(&self, now: Instant, order: &AnyOrder, demand: &Demand, new: &Arriving) -> Outlook {
-        let rank = self.rank(now, order, demand, 0);
+        let rank = self.rank(now, order, demand, false);
         let ranked = |at| self.forecast.outlook(at, new);
         if rank.class == 0 {
             return ranked(rank.at);

@@ -12,13 +12,11 @@ fn fifo(workers: u32, queued_max: u32) -> ReplicaQueue<u32> {
     ReplicaQueue::new(QueueOptions::fifo(workers, queued_max))
 }
 
-/// Returns a queue in the order of the classes of its entries, and of their attempts.
+/// Returns a queue in the order of the classes of its entries, with extra calls behind all others.
 fn by_class(workers: u32, queued_max: u32) -> ReplicaQueue<u32> {
-    let order = AnyOrder::Test(|demand, attempt| Rank {
-        class: demand.class.0,
-        at: Instant::from_millis(attempt.into()),
-    });
-    ReplicaQueue::with_order(order, QueueOptions::fifo(workers, queued_max))
+    let order = AnyOrder::Test(|demand| Rank { class: 0, at: Instant::from_millis(demand.class.0.into()) });
+    let options = QueueOptions::fifo(workers, queued_max);
+    ReplicaQueue::with_order(order, QueueOptions { extra_behind: true, ..options })
 }
 
 fn start(queue: &mut ReplicaQueue<u32>) -> Option<u32> {
@@ -64,20 +62,22 @@ fn cancelled_entry_leaves_the_queue_and_a_started_one_keeps_its_worker() {
 }
 
 #[test]
-fn ranked_queue_starts_the_least_rank_first_and_equal_ranks_in_order_of_arrival() {
+fn ranked_queue_starts_the_least_rank_first_and_extra_calls_last() {
     let mut queue = by_class(1, 9);
-    for (entry, class, attempt) in [(1, 2, 0), (2, 1, 1), (3, 0, 5), (4, 1, 0), (5, 1, 1), (6, 2, 0)] {
+    for (entry, class, is_extra) in
+        [(1, 2, false), (2, 1, true), (3, 0, true), (4, 1, false), (5, 1, true), (6, 2, false)]
+    {
         let demand = Demand { class: DeadlineClass(class), ..Demand::default() };
-        assert!(queue.enqueue(Instant::ZERO, entry, &demand, QueuedCall { keys: 1, attempt }));
+        assert!(queue.enqueue(Instant::ZERO, entry, &demand, QueuedCall { keys: 1, is_extra }));
     }
-    assert_eq!(queue.entries().collect::<Vec<_>>(), [3, 4, 2, 5, 1, 6]);
-    assert_eq!(queue.take_all(), [3, 4, 2, 5, 1, 6]);
+    assert_eq!(queue.entries().collect::<Vec<_>>(), [4, 1, 6, 3, 2, 5]);
+    assert_eq!(queue.take_all(), [4, 1, 6, 3, 2, 5]);
     assert_eq!(queue.queued(), 0);
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Enqueue { class: u8, attempt: u32 },
+    Enqueue { class: u8, is_extra: bool },
     Cancel(u32),
     StartNext,
     Complete,
@@ -86,7 +86,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => (0..3_u8, 0..3_u32).prop_map(|(class, attempt)| Step::Enqueue { class, attempt }),
+        8 => (0..3_u8, any::<bool>()).prop_map(|(class, is_extra)| Step::Enqueue { class, is_extra }),
         2 => (0..60_u32).prop_map(Step::Cancel),
         6 => Just(Step::StartNext),
         4 => Just(Step::Complete),
@@ -100,12 +100,12 @@ struct Model {
     room: usize,
     workers: usize,
     /// The rank and the number of each entry that waits. Numbers ascend with the arrival.
-    waiting: Vec<((u8, u32), u32)>,
+    waiting: Vec<((bool, u8), u32)>,
     in_flight: usize,
 }
 
 impl Model {
-    fn enqueue(&mut self, rank: (u8, u32), entry: u32) -> bool {
+    fn enqueue(&mut self, rank: (bool, u8), entry: u32) -> bool {
         let has_room = self.in_flight + self.waiting.len() < self.room;
         self.waiting.extend(has_room.then_some((rank, entry)));
         has_room
@@ -143,11 +143,12 @@ proptest! {
         let mut model = Model { room, workers, waiting: Vec::new(), in_flight: 0 };
         for (entry, step) in (0..).zip(steps) {
             match step {
-                Step::Enqueue { class, attempt } => {
+                Step::Enqueue { class, is_extra } => {
                     let demand = Demand { class: DeadlineClass(class), ..Demand::default() };
-                    let rank = if ranked { (class, attempt) } else { (0, 0) };
+                    let rank = if ranked { (is_extra, class) } else { (false, 0) };
                     let has_room = queue.has_room();
-                    let is_queued = queue.enqueue(Instant::ZERO, entry, &demand, QueuedCall { keys: 1, attempt });
+                    let call = QueuedCall { keys: 1, is_extra };
+                    let is_queued = queue.enqueue(Instant::ZERO, entry, &demand, call);
                     prop_assert_eq!(is_queued, model.enqueue(rank, entry));
                     prop_assert_eq!(is_queued, has_room);
                 }

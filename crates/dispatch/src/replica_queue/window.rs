@@ -12,7 +12,7 @@ use sherwood_model::Percent;
 /// in one pass over the buckets; before the first 64 they are zero, so that a server of which
 /// little is known is taken to be quick. Memory: 3.4 KB.
 #[derive(Clone, Debug)]
-pub(super) struct Window {
+pub(crate) struct Window {
     halves: [Half; 2],
     /// The half that is being filled.
     current: usize,
@@ -33,14 +33,14 @@ struct Half {
 }
 
 impl Window {
-    pub(super) fn new(alpha: Percent, beta: Percent) -> Self {
+    pub(crate) fn new(alpha: Percent, beta: Percent) -> Self {
         let half = || Half { counts: Box::new([0; BUCKETS]), total: 0 };
         let zero = Duration::ZERO;
         Self { halves: [half(), half()], current: 0, fresh: 0, alpha, beta, low: zero, high: zero }
     }
 
     /// Counts the latency of a call, divided by its number of keys.
-    pub(super) fn note(&mut self, latency: Duration) {
+    pub(crate) fn note(&mut self, latency: Duration) {
         if self.halves[self.current].total == HALF {
             self.current = 1 - self.current;
             let older = &mut self.halves[self.current];
@@ -58,17 +58,17 @@ impl Window {
     }
 
     /// Returns the α-quantile of the latencies, as of the latest refresh.
-    pub(super) fn low(&self) -> Duration {
+    pub(crate) fn low(&self) -> Duration {
         self.low
     }
 
     /// Returns the β-quantile of the latencies, as of the latest refresh.
-    pub(super) fn high(&self) -> Duration {
+    pub(crate) fn high(&self) -> Duration {
         self.high
     }
 
     /// Makes [`high`](Self::high) another percentile.
-    pub(super) fn set_beta(&mut self, beta: Percent) {
+    pub(crate) fn set_beta(&mut self, beta: Percent) {
         self.beta = beta;
         if self.high > Duration::ZERO {
             self.refresh();

@@ -23,7 +23,7 @@ pub(crate) struct Edf {
 }
 
 impl QueueOrder for Edf {
-    fn rank(&self, now: Instant, demand: &Demand, _attempt: u32) -> Rank {
+    fn rank(&self, now: Instant, demand: &Demand) -> Rank {
         let ends_at = now + self.timeout;
         let at = demand.deadline.map_or(ends_at, |deadline| deadline.min(ends_at));
         Rank { class: u8::from(is_last(demand)), at }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn earlier_deadline_ranks_first_and_best_effort_last() {
-        let rank = |demand: &Demand| EDF.rank(Instant::from_millis(5), demand, 0);
+        let rank = |demand: &Demand| EDF.rank(Instant::from_millis(5), demand);
         let best_effort = Demand { best_effort: true, ..due(10) };
         let ranks = [due(10), due(20), Demand::default(), best_effort].map(|demand| rank(&demand));
         assert!(ranks.is_sorted());
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn deadline_after_the_timeout_ranks_as_the_timeout() {
         let now = Instant::from_millis(5);
-        assert_eq!(EDF.rank(now, &due(9_000), 0), EDF.rank(now, &Demand::default(), 0));
+        assert_eq!(EDF.rank(now, &due(9_000)), EDF.rank(now, &Demand::default()));
     }
 
     #[test]

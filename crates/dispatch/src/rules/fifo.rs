@@ -9,7 +9,7 @@ use super::{QueueOrder, Rank};
 pub(crate) struct Fifo;
 
 impl QueueOrder for Fifo {
-    fn rank(&self, _now: Instant, _demand: &Demand, _attempt: u32) -> Rank {
+    fn rank(&self, _now: Instant, _demand: &Demand) -> Rank {
         Rank::default()
     }
 }

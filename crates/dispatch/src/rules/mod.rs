@@ -8,18 +8,27 @@
 //!
 //! A rule is pure: time and randomness are arguments. It may keep state.
 
+mod c3;
 mod deadline;
 mod delay;
 mod edf;
 mod fifo;
+mod fixed;
+mod hedge;
+mod idle;
 pub(crate) mod names;
 mod one;
 mod open;
+mod peak_ewma;
 mod power_of_two;
+mod prequal;
 mod random;
 mod round_robin;
 mod shares;
+mod speeds;
 mod tickets;
+mod tied;
+mod tokens;
 
 use std::time::Duration;
 
@@ -69,9 +78,8 @@ pub(crate) type Picks = SmallVec<[ReplicaId; ATTEMPTS_MAX]>;
 
 /// Decides which attempt a replica's queue starts next.
 pub(crate) trait QueueOrder {
-    /// Returns the rank of an attempt that arrives at `now`. `attempt` is 0 for the first attempt
-    /// of a fetch and greater for extra ones.
-    fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank;
+    /// Returns the rank of an attempt that arrives at `now`, of class 0 or 1.
+    fn rank(&self, now: Instant, demand: &Demand) -> Rank;
 
     /// Returns a later rank for the head of a queue that is not worth starting now; none if it is.
     /// It `arrived` at the queue then. `quickest` is a time that few of such calls stay below. An
@@ -89,12 +97,19 @@ pub(crate) trait Balancer {
     /// fresh random bits.
     fn choose(
         &mut self,
+        now: Instant,
         demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,
         entropy: u64,
         picks: &mut Picks,
     );
+
+    /// Notifies the balancer of what a replica says about itself.
+    #[inline]
+    fn said(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {
+        let _ = (now, replica, figures);
+    }
 
     /// Notifies the balancer that a call of `replica` has ended.
     #[inline]
@@ -103,12 +118,23 @@ pub(crate) trait Balancer {
     }
 }
 
+/// What a server says about itself, with its answers or when it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Calls of all clients that wait at the server or are served by it.
+    pub calls: u32,
+    /// Time that the latest calls spent at the server; for `c3`, without waiting.
+    pub latency: Duration,
+}
+
 /// The time, duration and outcome of a call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) at: Instant,
     /// Time between the start and the end of the call.
     pub(crate) took: Duration,
+    /// Time between the last report of the call's progress, or its start, and its end.
+    pub(crate) gap: Duration,
     pub(crate) end: CallEnd,
 }
 
@@ -160,7 +186,22 @@ fn reject_unless(
 /// Decides how many attempts a fetch gets besides retries.
 pub(crate) trait Replication {
     /// Plans the attempts of a new fetch.
-    fn plan(&mut self, demand: &Demand, tier: &Tier<'_>) -> AttemptPlan;
+    fn plan(&mut self, demand: &Demand, tier: &Tier) -> AttemptPlan;
+
+    /// Notifies the rule that a call has ended.
+    #[inline]
+    fn completed(&mut self, completion: &Completion) {
+        let _ = completion;
+    }
+
+    /// Returns the time after which a fetch gets the copies that were planned for later, counted
+    /// from a report of progress that came `gap` after the last one or the start; none leaves the
+    /// planned time as it is.
+    #[inline]
+    fn progressed(&mut self, gap: Duration) -> Option<Duration> {
+        let _ = gap;
+        None
+    }
 
     /// Decides what happens to the other attempts of a fetch when attempt `number` starts.
     #[inline]
@@ -172,12 +213,10 @@ pub(crate) trait Replication {
 
 /// The state of a backend's replicas when attempts are planned.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, looks at none"))]
-pub(crate) struct Tier<'a> {
-    /// The replicas that the fetch may go to.
-    pub(crate) usable: &'a [ReplicaLoad],
-    /// Number of replicas, usable or not.
-    pub(crate) replicas: usize,
+pub(crate) struct Tier {
+    pub(crate) now: Instant,
+    /// Calls that may be in flight at all replicas together.
+    pub(crate) slots: u64,
     /// Number of attempts in the common queue of the tier, which wait for any replica.
     pub(crate) waiting: u32,
 }
@@ -191,28 +230,53 @@ pub(crate) enum AtStart {
     CancelQueued,
 }
 
-/// The attempts of a fetch. Extra attempts are paid from the same budget as retries, and left out
-/// if it is empty or no other replica is usable.
+/// The attempts of a fetch. Extra attempts are left out if no other replica is usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptPlan {
     /// Number of attempts that are made at once, 1 to 8.
     pub(crate) now: u8,
     /// Time after which attempts are added if the fetch has not ended, and their number.
     pub(crate) later: Option<(Duration, u8)>,
-    pub(crate) cancel: CancelRule,
+    pub(crate) terms: CopyTerms,
+}
+
+impl AttemptPlan {
+    /// A single attempt.
+    pub(crate) const ONE: Self = Self { now: 1, later: None, terms: CopyTerms::Budget };
+}
+
+/// Conditions under which the copies of an [`AttemptPlan`] are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CopyTerms {
+    /// They are paid from the budget of extra attempts, and left out if it is empty.
+    Budget,
+    /// They are part of the plan and cost the budget nothing.
+    Planned,
+    /// As `Budget`, and only at replicas where nothing waits or runs.
+    Idle,
 }
 
 /// Treatment of the remaining attempts of a fetch whose keys all have their answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CancelRule {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CancelRule {
     /// The remaining attempts start and run as if they were needed.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
     Never,
-    /// Remaining attempts that are queued leave the queue, started ones run on.
-    #[cfg_attr(not(test), expect(dead_code, reason = "`one`, the only rule so far, has no others"))]
+    /// Remaining attempts that are queued leave the queue, started ones run on (sPARE, section 2:
+    /// at latencies of milliseconds cancelling costs more than it saves).
+    #[default]
     Queued,
     /// All remaining attempts are cancelled.
     Always,
+}
+
+/// Place of copies in the queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExtraOrder {
+    /// Copies start when nothing else waits.
+    #[default]
+    Behind,
+    /// Copies wait like first attempts.
+    Equal,
 }
 
 #[cfg(test)]
@@ -239,7 +303,7 @@ pub(crate) mod tests {
         entropy: u64,
     ) -> Vec<u16> {
         let mut picks = Picks::new();
-        rule.choose(&Demand::default(), usable, want, entropy, &mut picks);
+        rule.choose(Instant::ZERO, &Demand::default(), usable, want, entropy, &mut picks);
         picks.as_slice().iter().map(|replica| replica.0).collect()
     }
 
@@ -251,7 +315,15 @@ pub(crate) mod tests {
     }
 
     impl Balancer for Learning {
-        fn choose(&mut self, _: &Demand, usable: &[ReplicaLoad], want: usize, _: u64, picks: &mut Picks) {
+        fn choose(
+            &mut self,
+            _: Instant,
+            _: &Demand,
+            usable: &[ReplicaLoad],
+            want: usize,
+            _: u64,
+            picks: &mut Picks,
+        ) {
             let mut loads = usable.to_vec();
             loads.sort_by_key(|load| load.latency.map(|latency| latency.last));
             picks.extend(loads.iter().take(want).map(|load| load.replica));
@@ -259,24 +331,6 @@ pub(crate) mod tests {
 
         fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
             self.seen.push((replica, *completion));
-        }
-    }
-
-    /// A replication rule with a plan that depends on the state of the tier, and with a given
-    /// decision when an attempt starts.
-    #[derive(Clone, Copy, Debug)]
-    pub(crate) struct Planned {
-        pub(crate) plan: fn(&Tier<'_>) -> AttemptPlan,
-        pub(crate) at_start: AtStart,
-    }
-
-    impl Replication for Planned {
-        fn plan(&mut self, _: &Demand, tier: &Tier<'_>) -> AttemptPlan {
-            (self.plan)(tier)
-        }
-
-        fn started(&mut self, _: &Demand, _: u32) -> AtStart {
-            self.at_start
         }
     }
 }

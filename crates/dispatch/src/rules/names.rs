@@ -1,26 +1,34 @@
 //! Rules by name, as the configuration gives them.
 //!
 //! A new rule is a file beside this one, a variant of the choice and of the rule below, and its
-//! name, which moves from `planned` to the choices.
+//! name.
 
 use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId, did_you_mean};
 use thiserror::Error;
 
+use super::c3::C3;
 use super::deadline::Deadline;
 use super::delay::Delay;
 use super::edf::Edf;
 use super::fifo::Fifo;
+use super::fixed::Fixed;
+use super::hedge::Hedge;
+use super::idle::Idle;
 use super::one::One;
 use super::open::Open;
+use super::peak_ewma::PeakEwma;
 use super::power_of_two::PowerOfTwo;
+use super::prequal::Prequal;
 use super::random::Random;
 use super::round_robin::RoundRobin;
 use super::tickets::{AllTickets, Tickets};
+use super::tied::Tied;
+use super::tokens::Tokens;
 use super::{
-    Admission, AtStart, AttemptPlan, Balancer, Completion, Picks, QueueOrder, Rank, ReplicaLoad, Replication,
-    Tier, Verdict,
+    Admission, AtStart, AttemptPlan, Balancer, Completion, Figures, Picks, QueueOrder, Rank, ReplicaLoad,
+    Replication, Tier, Verdict,
 };
 use sherwood_model::Percent;
 
@@ -53,6 +61,27 @@ pub enum BalanceChoice {
     Tickets,
     /// The one of all replicas whose queue expects to meet the deadline, or to end earlier.
     AllTickets,
+    /// The one with the least last latency of those that have a token, for which attempts wait
+    /// together (TAD of sPARE). A token is a call that may be in flight at the replica
+    /// ([`Options::in_flight_calls_max`](crate::Options::in_flight_calls_max)).
+    Tokens {
+        /// Number of replicas that are compared, drawn at random; 0 for all.
+        lookups: u32,
+        /// Time in which a latency that is not renewed halves; zero for never.
+        age: Duration,
+    },
+    /// The one of two replicas drawn at random with the lower latency times load.
+    PeakEwma {
+        /// Time over which latencies are averaged.
+        age: Duration,
+    },
+    /// The one with the least latency and cube of its queue (C3).
+    C3,
+    /// The quickest of those that do not have more calls than most others (Prequal).
+    Prequal {
+        /// Time in which a latency that is not renewed halves; zero for never.
+        age: Duration,
+    },
 }
 
 /// The condition under which a fetch is admitted.
@@ -81,6 +110,29 @@ pub enum CopiesChoice {
     /// A single attempt at a time.
     #[default]
     One,
+    /// As many attempts at once as the factor says, as long as there are slots for them.
+    Fixed {
+        /// Number of attempts, 1 to 8 and at most one for each replica.
+        factor: u8,
+    },
+    /// One more attempt where the first has not ended after a percentile of latencies.
+    Hedge {
+        /// The percentile.
+        percentile: Percent,
+        /// Least time before the second attempt.
+        min: Duration,
+    },
+    /// Attempts in the queues of as many replicas, of which the first that starts removes the
+    /// others.
+    Tied {
+        /// Number of attempts, 1 to 8 and at most one for each replica.
+        factor: u8,
+    },
+    /// Further attempts only at replicas where nothing waits or runs.
+    Idle {
+        /// Number of attempts with those, 1 to 8 and at most one for each replica.
+        factor: u8,
+    },
 }
 
 /// The reason for which a name chooses no rule. The configuration must be changed.
@@ -98,16 +150,6 @@ pub enum RuleError {
         /// The question for the one that was probably meant; may be empty.
         meant: String,
     },
-    /// The name is reserved for a rule that does not exist yet.
-    #[error("`{key}` is {name:?}, a rule that is not built yet; choose {known}")]
-    NotBuilt {
-        /// The configuration key that was given the name.
-        key: &'static str,
-        /// The reserved name that was given.
-        name: &'static str,
-        /// The names that can be chosen, as a list.
-        known: String,
-    },
 }
 
 impl QueueChoice {
@@ -116,7 +158,7 @@ impl QueueChoice {
     /// # Errors
     /// If no order has that name.
     pub fn by_name(name: &str) -> Result<Self, RuleError> {
-        choose("queue", name, &[("fifo", Self::Fifo), ("edf", Self::Edf { alpha: Percent::ALPHA })], &[])
+        choose("queue", name, &[("fifo", Self::Fifo), ("edf", Self::Edf { alpha: Percent::ALPHA })])
     }
 
     /// Returns the percentile of latencies that the order uses; none if it uses no latencies.
@@ -134,8 +176,8 @@ impl BalanceChoice {
     /// ```
     /// use sherwood_dispatch::{BalanceChoice, RuleError};
     /// assert_eq!(BalanceChoice::by_name("round-robin")?, BalanceChoice::RoundRobin);
-    /// let refusal = BalanceChoice::by_name("c3").unwrap_err().to_string();
-    /// assert!(refusal.ends_with("not built yet; choose power-of-two, round-robin, random, tickets, tickets-all"));
+    /// let refusal = BalanceChoice::by_name("token").unwrap_err().to_string();
+    /// assert!(refusal.ends_with("did you mean \"tokens\"?"), "{refusal}");
     /// # Ok::<(), RuleError>(())
     /// ```
     ///
@@ -148,8 +190,12 @@ impl BalanceChoice {
             ("random", Self::Random),
             ("tickets", Self::Tickets),
             ("tickets-all", Self::AllTickets),
+            ("tokens", Self::Tokens { lookups: 0, age: AGE }),
+            ("peak-ewma", Self::PeakEwma { age: AGE }),
+            ("c3", Self::C3),
+            ("prequal", Self::Prequal { age: AGE }),
         ];
-        choose("balance", name, &built, &["tokens", "peak-ewma", "c3", "prequal"])
+        choose("balance", name, &built)
     }
 }
 
@@ -173,7 +219,7 @@ impl AdmitChoice {
             ("deadline", Self::Deadline { target: None }),
             ("delay", Self::Delay { target: TARGET_DELAY }),
         ];
-        choose("admit", name, &built, &[])
+        choose("admit", name, &built)
     }
 }
 
@@ -183,27 +229,45 @@ impl CopiesChoice {
     /// # Errors
     /// If no replication has that name.
     pub fn by_name(name: &str) -> Result<Self, RuleError> {
-        choose("copies", name, &[("one", Self::One)], &["fixed", "hedge", "tied", "idle"])
+        let built = [
+            ("one", Self::One),
+            ("fixed", Self::Fixed { factor: FACTOR }),
+            ("hedge", Self::Hedge { percentile: Percent::HEDGE, min: HEDGE_MIN }),
+            ("tied", Self::Tied { factor: FACTOR }),
+            ("idle", Self::Idle { factor: FACTOR }),
+        ];
+        choose("copies", name, &built)
+    }
+
+    /// Returns the number of attempts at once that the rule may plan.
+    #[must_use]
+    pub fn factor(self) -> u8 {
+        match self {
+            Self::One | Self::Hedge { .. } => 1,
+            Self::Fixed { factor } | Self::Tied { factor } | Self::Idle { factor } => factor,
+        }
     }
 }
 
 /// Default of the longest queueing delay: the one for which DAGOR rejects.
 const TARGET_DELAY: Duration = Duration::from_millis(20);
+/// Default number of attempts of rules that make several at once.
+const FACTOR: u8 = 2;
+/// Default of the least time before a hedge.
+const HEDGE_MIN: Duration = Duration::from_millis(1);
+/// Default of the time in which latencies age.
+const AGE: Duration = Duration::from_secs(5);
 
-fn choose<T: Copy>(
-    key: &'static str,
-    name: &str,
-    built: &[(&'static str, T)],
-    planned: &[&'static str],
-) -> Result<T, RuleError> {
+fn choose<T: Copy>(key: &'static str, name: &str, built: &[(&'static str, T)]) -> Result<T, RuleError> {
     if let Some((_, choice)) = built.iter().find(|(known, _)| *known == name) {
         return Ok(*choice);
     }
     let names: Vec<&'static str> = built.iter().map(|(name, _)| *name).collect();
-    let known = names.join(", ");
-    Err(match planned.iter().find(|planned| **planned == name) {
-        Some(name) => RuleError::NotBuilt { key, name, known },
-        None => RuleError::Unknown { key, name: name.to_owned(), known, meant: did_you_mean(name, &names) },
+    Err(RuleError::Unknown {
+        key,
+        name: name.to_owned(),
+        known: names.join(", "),
+        meant: did_you_mean(name, &names),
     })
 }
 
@@ -213,7 +277,7 @@ pub(crate) enum AnyOrder {
     Fifo(Fifo),
     Edf(Edf),
     #[cfg(test)]
-    Test(fn(&Demand, u32) -> Rank),
+    Test(fn(&Demand) -> Rank),
 }
 
 impl AnyOrder {
@@ -227,12 +291,12 @@ impl AnyOrder {
 }
 
 impl QueueOrder for AnyOrder {
-    fn rank(&self, now: Instant, demand: &Demand, attempt: u32) -> Rank {
+    fn rank(&self, now: Instant, demand: &Demand) -> Rank {
         match self {
-            Self::Fifo(rule) => rule.rank(now, demand, attempt),
-            Self::Edf(rule) => rule.rank(now, demand, attempt),
+            Self::Fifo(rule) => rule.rank(now, demand),
+            Self::Edf(rule) => rule.rank(now, demand),
             #[cfg(test)]
-            Self::Test(rule) => rule(demand, attempt),
+            Self::Test(rule) => rule(demand),
         }
     }
 
@@ -254,6 +318,10 @@ pub(crate) enum AnyBalancer {
     Random(Random),
     Tickets(Tickets),
     AllTickets(AllTickets),
+    Tokens(Tokens),
+    PeakEwma(PeakEwma),
+    C3(C3),
+    Prequal(Prequal),
     #[cfg(test)]
     Test(fn(&[ReplicaLoad], &mut Picks)),
     #[cfg(test)]
@@ -268,6 +336,10 @@ impl From<BalanceChoice> for AnyBalancer {
             BalanceChoice::Random => Self::Random(Random),
             BalanceChoice::Tickets => Self::Tickets(Tickets),
             BalanceChoice::AllTickets => Self::AllTickets(AllTickets),
+            BalanceChoice::Tokens { lookups, age } => Self::Tokens(Tokens::new(lookups, age)),
+            BalanceChoice::PeakEwma { age } => Self::PeakEwma(PeakEwma::new(age)),
+            BalanceChoice::C3 => Self::C3(C3::default()),
+            BalanceChoice::Prequal { age } => Self::Prequal(Prequal::new(age)),
         }
     }
 }
@@ -275,6 +347,7 @@ impl From<BalanceChoice> for AnyBalancer {
 impl Balancer for AnyBalancer {
     fn choose(
         &mut self,
+        now: Instant,
         demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,
@@ -282,15 +355,27 @@ impl Balancer for AnyBalancer {
         picks: &mut Picks,
     ) {
         match self {
-            Self::PowerOfTwo(rule) => rule.choose(demand, usable, want, entropy, picks),
-            Self::RoundRobin(rule) => rule.choose(demand, usable, want, entropy, picks),
-            Self::Random(rule) => rule.choose(demand, usable, want, entropy, picks),
-            Self::Tickets(rule) => rule.choose(demand, usable, want, entropy, picks),
-            Self::AllTickets(rule) => rule.choose(demand, usable, want, entropy, picks),
+            Self::PowerOfTwo(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::RoundRobin(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::Random(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::Tickets(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::AllTickets(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::Tokens(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::PeakEwma(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::C3(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+            Self::Prequal(rule) => rule.choose(now, demand, usable, want, entropy, picks),
             #[cfg(test)]
             Self::Test(rule) => rule(usable, picks),
             #[cfg(test)]
-            Self::Learning(rule) => rule.choose(demand, usable, want, entropy, picks),
+            Self::Learning(rule) => rule.choose(now, demand, usable, want, entropy, picks),
+        }
+    }
+
+    fn said(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {
+        match self {
+            Self::C3(rule) => rule.said(now, replica, figures),
+            Self::Prequal(rule) => rule.said(now, replica, figures),
+            _ => {}
         }
     }
 
@@ -302,6 +387,10 @@ impl Balancer for AnyBalancer {
             Self::Random(rule) => rule.completed(replica, completion),
             Self::Tickets(rule) => rule.completed(replica, completion),
             Self::AllTickets(rule) => rule.completed(replica, completion),
+            Self::Tokens(rule) => rule.completed(replica, completion),
+            Self::PeakEwma(rule) => rule.completed(replica, completion),
+            Self::C3(rule) => rule.completed(replica, completion),
+            Self::Prequal(rule) => rule.completed(replica, completion),
             #[cfg(test)]
             Self::Test(_) => {}
             #[cfg(test)]
@@ -353,39 +442,85 @@ impl Admission for AnyAdmission {
 #[derive(Clone, Debug)]
 pub(crate) enum AnyReplication {
     One(One),
+    Fixed(Fixed),
+    Hedge(Box<Hedge>),
+    Tied(Tied),
+    Idle(Idle),
     #[cfg(test)]
     Test(fn(&Demand) -> AttemptPlan),
-    #[cfg(test)]
-    Planned(super::tests::Planned),
+}
+
+impl AnyReplication {
+    /// Returns true if a fetch has one attempt at a time, so that nothing has to be learned.
+    #[inline]
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
+    }
+
+    /// Returns the number of attempts that a fetch has at once.
+    pub(crate) fn factor(&self) -> u8 {
+        match self {
+            Self::Fixed(Fixed { factor, .. }) | Self::Tied(Tied { factor }) | Self::Idle(Idle { factor }) => {
+                *factor
+            }
+            _ => 1,
+        }
+    }
+
+    /// Sets the number of attempts of the rule `fixed`; other rules keep theirs.
+    pub(crate) fn set_factor(&mut self, factor: u8) {
+        if let Self::Fixed(rule) = self {
+            rule.factor = factor;
+        }
+    }
 }
 
 impl From<CopiesChoice> for AnyReplication {
     fn from(choice: CopiesChoice) -> Self {
         match choice {
             CopiesChoice::One => Self::One(One),
+            CopiesChoice::Fixed { factor } => Self::Fixed(Fixed::new(factor)),
+            CopiesChoice::Hedge { percentile, min } => Self::Hedge(Box::new(Hedge::new(percentile, min))),
+            CopiesChoice::Tied { factor } => Self::Tied(Tied { factor }),
+            CopiesChoice::Idle { factor } => Self::Idle(Idle { factor }),
         }
     }
 }
 
 impl Replication for AnyReplication {
-    fn plan(&mut self, demand: &Demand, tier: &Tier<'_>) -> AttemptPlan {
+    fn plan(&mut self, demand: &Demand, tier: &Tier) -> AttemptPlan {
         match self {
             Self::One(rule) => rule.plan(demand, tier),
+            Self::Fixed(rule) => rule.plan(demand, tier),
+            Self::Hedge(rule) => rule.plan(demand, tier),
+            Self::Tied(rule) => rule.plan(demand, tier),
+            Self::Idle(rule) => rule.plan(demand, tier),
             #[cfg(test)]
             Self::Test(rule) => rule(demand),
-            #[cfg(test)]
-            Self::Planned(rule) => rule.plan(demand, tier),
         }
     }
 
     #[inline]
     fn started(&mut self, demand: &Demand, number: u32) -> AtStart {
         match self {
-            Self::One(rule) => rule.started(demand, number),
-            #[cfg(test)]
-            Self::Test(_) => AtStart::KeepOthers,
-            #[cfg(test)]
-            Self::Planned(rule) => rule.started(demand, number),
+            Self::Tied(rule) => rule.started(demand, number),
+            _ => AtStart::KeepOthers,
+        }
+    }
+
+    #[inline]
+    fn completed(&mut self, completion: &Completion) {
+        match self {
+            Self::Fixed(rule) => rule.completed(completion),
+            Self::Hedge(rule) => rule.completed(completion),
+            _ => {}
+        }
+    }
+
+    fn progressed(&mut self, gap: Duration) -> Option<Duration> {
+        match self {
+            Self::Hedge(rule) => rule.progressed(gap),
+            _ => None,
         }
     }
 }
@@ -418,18 +553,17 @@ mod tests {
             ),
             (
                 BalanceChoice::by_name("p2c").map(drop),
-                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin, random, tickets, tickets-all",
-            ),
-            (
-                BalanceChoice::by_name("c3").map(drop),
-                "`balance` is \"c3\", a rule that is not built yet; choose power-of-two, round-robin, \
-                 random, tickets, tickets-all",
+                "`balance` is \"p2c\", which is no rule; choose power-of-two, round-robin, random, tickets, \
+                 tickets-all, tokens, peak-ewma, c3, prequal",
             ),
             (
                 AdmitChoice::by_name("lazy").map(drop),
                 "`admit` is \"lazy\", which is no rule; choose open, deadline, delay",
             ),
-            (CopiesChoice::by_name("two").map(drop), "`copies` is \"two\", which is no rule; choose one"),
+            (
+                CopiesChoice::by_name("two").map(drop),
+                "`copies` is \"two\", which is no rule; choose one, fixed, hedge, tied, idle",
+            ),
         ];
         for (refusal, expected) in refusals {
             assert_eq!(refusal.expect_err(expected).to_string(), expected);

@@ -2,14 +2,14 @@
 
 use sherwood_model::Demand;
 
-use super::{AttemptPlan, CancelRule, Replication, Tier};
+use super::{AttemptPlan, Replication, Tier};
 
 /// Replication rule that plans a single attempt for every fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct One;
 
 impl Replication for One {
-    fn plan(&mut self, _demand: &Demand, _tier: &Tier<'_>) -> AttemptPlan {
-        AttemptPlan { now: 1, later: None, cancel: CancelRule::Always }
+    fn plan(&mut self, _demand: &Demand, _tier: &Tier) -> AttemptPlan {
+        AttemptPlan::ONE
     }
 }

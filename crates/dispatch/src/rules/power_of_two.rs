@@ -1,6 +1,6 @@
 //! `balance = "power-of-two"`: the less loaded of two replicas drawn at random.
 
-use sherwood_model::{Demand, SplitMix64};
+use sherwood_model::{Demand, Instant, SplitMix64};
 
 use super::{Balancer, Picks, ReplicaLoad};
 use crate::draws::below;
@@ -20,6 +20,7 @@ pub(crate) struct PowerOfTwo;
 impl Balancer for PowerOfTwo {
     fn choose(
         &mut self,
+        _now: Instant,
         _demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,

@@ -1,6 +1,6 @@
 //! `balance = "random"`: any replica, without a look at its load.
 
-use sherwood_model::{Demand, SplitMix64};
+use sherwood_model::{Demand, Instant, SplitMix64};
 
 use super::{Balancer, Picks, ReplicaLoad};
 use crate::draws::below;
@@ -12,6 +12,7 @@ pub(crate) struct Random;
 impl Balancer for Random {
     fn choose(
         &mut self,
+        _now: Instant,
         _demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,

@@ -1,6 +1,6 @@
 //! `balance = "round-robin"`: the replicas take turns.
 
-use sherwood_model::{Demand, ReplicaId};
+use sherwood_model::{Demand, Instant, ReplicaId};
 
 use super::{Balancer, Picks, ReplicaLoad};
 
@@ -15,6 +15,7 @@ pub(crate) struct RoundRobin {
 impl Balancer for RoundRobin {
     fn choose(
         &mut self,
+        _now: Instant,
         _demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,

@@ -1,7 +1,7 @@
 //! `balance = "tickets"`: the one of two random replicas that is expected to meet the deadline;
 //! and `balance = "tickets-all"`: the one of all replicas.
 
-use sherwood_model::Demand;
+use sherwood_model::{Demand, Instant};
 
 use super::power_of_two::choose_of_two;
 use super::{Balancer, Picks, ReplicaLoad};
@@ -19,6 +19,7 @@ pub(crate) struct Tickets;
 impl Balancer for Tickets {
     fn choose(
         &mut self,
+        _now: Instant,
         _demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,
@@ -37,6 +38,7 @@ pub(crate) struct AllTickets;
 impl Balancer for AllTickets {
     fn choose(
         &mut self,
+        _now: Instant,
         _demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,

@@ -200,7 +200,7 @@ impl Tickets {
             return Err(OptionsError::Zero { option });
         }
         let queue =
-            QueueOptions { order, workers: slots, queued_max: tickets_max, timeout, beta: Some(beta) };
+            QueueOptions { order, timeout, beta: Some(beta), ..QueueOptions::fifo(slots, tickets_max) };
         Ok(Self {
             lease: timeout,
             limit: tickets_max,
@@ -256,7 +256,7 @@ impl Tickets {
         let expires_at = now + self.lease;
         let id = self.tickets.insert(Ticket { expires_at, has_turn: false, is_awaited });
         self.leases.push_back((expires_at, id));
-        let is_queued = self.queue.enqueue(now, id, &demand, QueuedCall { keys, attempt: 0 });
+        let is_queued = self.queue.enqueue(now, id, &demand, QueuedCall { keys, is_extra: false });
         debug_assert!(is_queued, "the queue has room for `tickets_max`");
         self.pass_turns(now);
         Ok(GivenTicket { id: self.public(id), estimate })

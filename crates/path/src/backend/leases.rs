@@ -38,6 +38,13 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         was_held
     }
 
+    /// Takes in that a call over the slot of a lease has ended; see [`Dispatch::note_leased_call`].
+    ///
+    /// [`Dispatch::note_leased_call`]: sherwood_dispatch::Dispatch::note_leased_call
+    pub fn note_leased_call(&mut self, now: Instant, lease: LeaseId, took: Duration, is_answer: bool) {
+        self.dispatch.note_leased_call(now, lease, took, is_answer);
+    }
+
     /// Returns the next notification about a lease, or none until the next input.
     pub fn poll_lease(&mut self) -> Option<LeaseAction> {
         self.dispatch.poll_lease()

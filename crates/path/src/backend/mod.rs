@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use sherwood_dispatch::{
-    AttemptId, CallOrigin, Dispatch, Holders, NewDelivery, OptionsError, ProbeOptions, Reply, RetryOptions,
-    Stats,
+    AttemptId, CallOrigin, Dispatch, Figures, Holders, NewDelivery, OptionsError, ProbeOptions, Reply,
+    RetryOptions, Stats,
 };
 use sherwood_model::{BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
 
@@ -281,6 +281,18 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.advance(now, cache);
         self.dispatch.handle_turn(now, attempt, replica);
         self.keep_answers(now, cache);
+    }
+
+    /// Takes in that a call has made progress; see [`Dispatch::handle_progress`].
+    pub fn handle_progress(&mut self, now: Instant, cache: &impl AnswerCache<V>, attempt: AttemptId) {
+        self.advance(now, cache);
+        self.dispatch.handle_progress(now, attempt);
+        self.keep_answers(now, cache);
+    }
+
+    /// Takes in what a server says about itself; see [`Dispatch::handle_figures`].
+    pub fn handle_figures(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {
+        self.dispatch.handle_figures(now, replica, figures);
     }
 
     /// Takes the outcome of a probe; ignored when none is in flight to that replica.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind, Value};
 use sherwood_dispatch::{
-    Counters, LeaseId, Options, OverRate, ProbeOptions, QueueScope, RampOptions, RetryOptions, TenantOptions,
+    CancelRule, CopiesChoice, Counters, LeaseId, Options, OverRate, ProbeOptions, QueueScope, RampOptions,
+    RetryOptions, TenantOptions,
 };
-use sherwood_model::{Instant, PartitionId, SeededState, SplitMix64, TenantId};
+use sherwood_model::{Instant, PartitionId, Percent, SeededState, SplitMix64, TenantId};
 use sherwood_path::{
     Acknowledge, Backend, BackendOptions, BackendUse, FillCounts, Holdings, Rules, WriteId, WriteOptions,
     WriteTo,
@@ -112,6 +113,8 @@ impl Side {
                     lends: draw(2) == 0,
                     over: if draw(3) == 0 { OverRate::Refuse } else { OverRate::Wait },
                 }),
+                copies: draw_copies(&mut draw, replicas),
+                cancel: [CancelRule::Never, CancelRule::Queued, CancelRule::Always][draw(3) as usize],
                 ..Options::default()
             }
         };
@@ -285,6 +288,17 @@ fn start(options: &BackendOptions, now: Instant, hash: SeededState) -> Backend<K
 }
 
 /// Draws options of a ramp that may begin, grow, fall back and end within the simulated time.
+fn draw_copies(mut draw: impl FnMut(u64) -> u64, replicas: usize) -> CopiesChoice {
+    let factor = draw(replicas as u64) as u8 + 1;
+    let min = Duration::from_millis(draw(9) + 1);
+    match draw(4) {
+        0 => CopiesChoice::Fixed { factor },
+        1 => CopiesChoice::Tied { factor },
+        2 => CopiesChoice::Hedge { percentile: Percent::MIN, min },
+        _ => CopiesChoice::One,
+    }
+}
+
 fn draw_ramp(mut draw: impl FnMut(u64) -> u64) -> RampOptions {
     let interval = Duration::from_millis(draw(30) + 10);
     let start_keys = draw(30) as u32 + 1;

@@ -24,7 +24,7 @@ impl<F: Family> Simulation<F> {
     /// Adds a job to the queue of its replica.
     pub(crate) fn enqueue(&mut self, backend: BackendId, number: u32, demand: &Demand) {
         let Some(&Job { replica, ref work, .. }) = self.servers.jobs.get(number) else { return };
-        let call = QueuedCall { keys: work.keys(), attempt: 0 };
+        let call = QueuedCall { keys: work.keys(), is_extra: false };
         let is_queued = self.servers.queue(backend, replica).enqueue(self.now, number, demand, call);
         debug_assert!(is_queued, "the queue has no bound of its own");
         self.start_next(backend, replica);

@@ -1,8 +1,8 @@
 //! Several live attempts of one fetch, planned by rules that only these tests have.
 
 use super::*;
-use crate::CopiesChoice;
-use crate::rules::{AttemptPlan, CancelRule};
+use crate::rules::AttemptPlan;
+use crate::{CancelRule, CopiesChoice};
 
 type PlanRule = fn(&Demand) -> AttemptPlan;
 
@@ -12,6 +12,7 @@ fn machine_of(replicas: usize, plan: PlanRule, change: impl FnOnce(&mut Options)
     let mut machine = machine(replicas, |o| {
         o.retry.burst = 9;
         o.probe.failures_max = 100;
+        o.cancel = CancelRule::Always;
         change(o);
     });
     machine.replication = AnyReplication::Test(plan);
@@ -19,19 +20,11 @@ fn machine_of(replicas: usize, plan: PlanRule, change: impl FnOnce(&mut Options)
 }
 
 fn two_at_once(_: &Demand) -> AttemptPlan {
-    AttemptPlan { now: 2, later: None, cancel: CancelRule::Always }
-}
-
-fn two_cancelled_in_the_queue(demand: &Demand) -> AttemptPlan {
-    AttemptPlan { cancel: CancelRule::Queued, ..two_at_once(demand) }
-}
-
-fn two_never_cancelled(demand: &Demand) -> AttemptPlan {
-    AttemptPlan { cancel: CancelRule::Never, ..two_at_once(demand) }
+    AttemptPlan { now: 2, ..AttemptPlan::ONE }
 }
 
 fn one_more_after_20_ms(_: &Demand) -> AttemptPlan {
-    AttemptPlan { now: 1, later: Some((Duration::from_millis(20), 1)), cancel: CancelRule::Always }
+    AttemptPlan { later: Some((Duration::from_millis(20), 1)), ..AttemptPlan::ONE }
 }
 
 /// Returns the attempts that are cancelled among some actions, each for the reason `expected`.
@@ -137,7 +130,7 @@ fn attempt_planned_for_later_is_made_on_another_replica_if_no_answer_has_come() 
 fn later_attempt_asks_only_for_keys_without_an_answer() {
     let mut machine = machine_of(
         3,
-        |_| AttemptPlan { now: 2, later: Some((Duration::from_millis(20), 1)), cancel: CancelRule::Always },
+        |_| AttemptPlan { later: Some((Duration::from_millis(20), 1)), ..two_at_once(&Demand::default()) },
         |_| (),
     );
     let [first, second] = two_calls(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
@@ -184,10 +177,10 @@ fn occupy_both(machine: &mut Machine, plan: PlanRule) -> [AttemptId; 2] {
 
 #[test]
 fn queued_attempt_leaves_its_queue_after_another_has_answered_unless_never_cancelled() {
-    let plans: [PlanRule; 3] = [two_at_once, two_cancelled_in_the_queue, two_never_cancelled];
-    for (plan, runs) in plans.into_iter().zip([false, false, true]) {
-        let mut machine = machine_of(2, plan, |o| o.in_flight_calls_max = 1);
-        let busy = occupy_both(&mut machine, plan);
+    let rules = [CancelRule::Always, CancelRule::Queued, CancelRule::Never];
+    for (cancel, runs) in rules.into_iter().zip([false, false, true]) {
+        let mut machine = machine_of(2, two_at_once, |o| (o.in_flight_calls_max, o.cancel) = (1, cancel));
+        let busy = occupy_both(&mut machine, two_at_once);
         assert_eq!(fetch(&mut machine, 1, &[("c", 3)]), [], "both attempts wait");
         let (won, _) = call(&reply(&mut machine, 2, busy[0], Reply::Ok(vec![None])));
         let actions = reply(&mut machine, 3, won, Reply::Ok(vec![Some(7)]));
@@ -206,8 +199,8 @@ fn queued_attempt_leaves_its_queue_after_another_has_answered_unless_never_cance
 
 #[test]
 fn started_attempt_runs_on_after_another_has_answered_if_only_queued_ones_are_cancelled() {
-    for plan in [two_cancelled_in_the_queue, two_never_cancelled] {
-        let mut machine = machine_of(2, plan, |o| o.in_flight_calls_max = 1);
+    for cancel in [CancelRule::Queued, CancelRule::Never] {
+        let mut machine = machine_of(2, two_at_once, |o| (o.in_flight_calls_max, o.cancel) = (1, cancel));
         let [won, lost] = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
         let actions = reply(&mut machine, 1, won, Reply::Ok(vec![Some(7)]));
         assert_eq!((deliveries(&actions).len(), cancelled(&actions, CancelReason::Answered)), (1, vec![]));
@@ -220,8 +213,8 @@ fn started_attempt_runs_on_after_another_has_answered_if_only_queued_ones_are_ca
 
 #[test]
 fn late_answer_of_an_attempt_that_runs_on_is_no_failure() {
-    let plan = |_: &Demand| AttemptPlan { now: 3, later: None, cancel: CancelRule::Never };
-    let mut machine = machine_of(3, plan, |o| o.probe.failures_max = 1);
+    let plan = |_: &Demand| AttemptPlan { now: 3, ..AttemptPlan::ONE };
+    let mut machine = machine_of(3, plan, |o| (o.probe.failures_max, o.cancel) = (1, CancelRule::Never));
     let actions = fetch(&mut machine, 0, &[("a", 1), ("b", 2)]);
     let attempts: Vec<_> = calls(&actions).into_iter().map(|(attempt, ..)| attempt).collect();
     assert_eq!(attempts.len(), 3);
@@ -236,11 +229,8 @@ fn late_answer_of_an_attempt_that_runs_on_is_no_failure() {
 
 #[test]
 fn attempts_planned_for_later_do_not_exceed_the_bound_of_live_attempts() {
-    let plan = |_: &Demand| AttemptPlan {
-        now: 6,
-        later: Some((Duration::from_millis(20), 6)),
-        cancel: CancelRule::Always,
-    };
+    let plan =
+        |_: &Demand| AttemptPlan { now: 6, later: Some((Duration::from_millis(20), 6)), ..AttemptPlan::ONE };
     let mut machine = machine_of(12, plan, |o| o.retry.burst = 99);
     assert_eq!(calls(&fetch(&mut machine, 0, &[("a", 1)])).len(), 6);
     assert_eq!(calls(&wake(&mut machine, 20)).len(), 2);

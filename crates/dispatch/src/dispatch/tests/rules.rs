@@ -2,27 +2,20 @@
 
 use super::tier::tier_of;
 use super::*;
-use crate::QueueScope;
-use crate::rules::tests::{Learning, Planned};
-use crate::rules::{AtStart, AttemptPlan, CallEnd, CancelRule};
+use crate::rules::CallEnd;
+use crate::rules::tests::Learning;
+use crate::{CopiesChoice, QueueScope};
 
 #[test]
 fn starting_attempt_removes_the_queued_copies_of_its_fetch() {
-    let tied = Planned {
-        plan: |tier| {
-            let now = tier.usable.len().min(tier.replicas - tier.waiting as usize) as u8;
-            AttemptPlan { now, later: None, cancel: CancelRule::Queued }
-        },
-        at_start: AtStart::CancelQueued,
-    };
     for scope in [QueueScope::Replica, QueueScope::Tier] {
         let mut machine = tier_of(2, |o| {
             o.scope = scope;
-            o.retry.burst = 9;
+            o.retry.burst = 0;
         });
         let (first, one) = call(&fetch(&mut machine, 0, &[("x", 1)]));
         let (second, _) = call(&fetch(&mut machine, 0, &[("y", 1)]));
-        machine.replication = AnyReplication::Planned(tied);
+        machine.replication = CopiesChoice::Tied { factor: 2 }.into();
         assert_eq!(fetch(&mut machine, 0, &[("a", 1)]), []);
         assert_eq!(machine.stats().calls, 4, "both copies wait");
         let (tied, at_replica) = call(&reply(&mut machine, 1, first, Reply::Ok(vec![None])));

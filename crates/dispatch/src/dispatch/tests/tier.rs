@@ -4,7 +4,8 @@
 use sherwood_model::RequestId;
 
 use super::*;
-use crate::rules::{AttemptPlan, CancelRule};
+use crate::CancelRule;
+use crate::rules::AttemptPlan;
 use crate::{LeaseAction, LeaseId, QueueScope};
 
 /// Returns a dispatcher whose replicas work on one call each, with a queue of the tier in which
@@ -56,8 +57,11 @@ fn attempt_queued_for_the_tier_starts_at_the_first_replica_that_becomes_free() {
 
 #[test]
 fn copies_of_a_fetch_queued_for_the_tier_start_at_different_replicas() {
-    let two_at_once = |_: &Demand| AttemptPlan { now: 2, later: None, cancel: CancelRule::Always };
-    let mut machine = tier_of(2, |o| o.retry.burst = 9);
+    let two_at_once = |_: &Demand| AttemptPlan { now: 2, ..AttemptPlan::ONE };
+    let mut machine = tier_of(2, |o| {
+        o.retry.burst = 9;
+        o.cancel = CancelRule::Always;
+    });
     let (held, busy) = call(&fetch(&mut machine, 0, &[("x", 1)]));
     machine.replication = AnyReplication::Test(two_at_once);
     let (first, free) = call(&fetch(&mut machine, 0, &[("a", 1)]));

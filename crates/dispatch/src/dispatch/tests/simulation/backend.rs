@@ -9,12 +9,12 @@ use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, Request
 use super::draws::Draws;
 use crate::fetch::{AttemptState, Later};
 use crate::rules::names::AnyReplication;
-use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CancelRule};
+use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CopyTerms};
 use crate::slab::Id;
 use crate::{
-    Action, AdmitChoice, AttemptId, BalanceChoice, Dispatch, Failure, FailureKind, FetchError, LeaseAction,
-    LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueueScope, QueuedCall, RampOptions, ReplicaQueue,
-    Reply, RetryOptions, TenantOptions, Waiters,
+    Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, CopiesChoice, Dispatch, ExtraOrder, Failure,
+    FailureKind, FetchError, LeaseAction, LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueueScope,
+    QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -35,16 +35,16 @@ const CLASSES: u64 = 7;
 /// Plans the attempts of a fetch by the class of its demand.
 fn plan_by_class(demand: &Demand) -> AttemptPlan {
     let later = |ms, count| Some((Duration::from_millis(ms), count));
-    let (now, later, cancel) = match demand.class.0 {
-        0 => (1, None, CancelRule::Always),
-        1 => (2, None, CancelRule::Always),
-        2 => (2, None, CancelRule::Queued),
-        3 => (3, None, CancelRule::Never),
-        4 => (1, later(10, 2), CancelRule::Always),
-        5 => (2, later(5, 1), CancelRule::Queued),
-        _ => (6, later(5, 6), CancelRule::Never),
+    let (now, later, terms) = match demand.class.0 {
+        0 => (1, None, CopyTerms::Budget),
+        1 => (2, None, CopyTerms::Budget),
+        2 => (2, None, CopyTerms::Planned),
+        3 => (3, None, CopyTerms::Idle),
+        4 => (1, later(10, 2), CopyTerms::Budget),
+        5 => (2, later(5, 1), CopyTerms::Planned),
+        _ => (6, later(5, 6), CopyTerms::Budget),
     };
-    AttemptPlan { now, later, cancel }
+    AttemptPlan { now, later, terms }
 }
 
 /// Faults of a backend's calls, in percent unless stated otherwise.
@@ -73,6 +73,8 @@ pub(super) struct Backend {
     pub(super) healthy: bool,
     /// Number of classes of demands that fetches have.
     classes: u64,
+    /// The most copies that plans have been allowed beside the budget.
+    planned: u64,
     /// Share of the fetches with a deadline, in percent.
     with_deadline: u64,
     pub(super) alive: Vec<bool>,
@@ -121,6 +123,10 @@ impl Backend {
                     BalanceChoice::RoundRobin,
                     BalanceChoice::Random,
                     BalanceChoice::Tickets,
+                    BalanceChoice::Tokens { lookups: 2, age: timeout },
+                    BalanceChoice::PeakEwma { age: timeout },
+                    BalanceChoice::C3,
+                    BalanceChoice::Prequal { age: timeout },
                 ],
             ),
             admit: draw_of(
@@ -138,6 +144,8 @@ impl Backend {
                 lends: draws.chance(50),
                 over: draw_of(draws, [OverRate::Wait, OverRate::Wait, OverRate::Refuse]),
             }),
+            extra: draw_of(draws, [ExtraOrder::Behind, ExtraOrder::Equal]),
+            cancel: draw_of(draws, [CancelRule::Never, CancelRule::Queued, CancelRule::Always]),
             ..Options::default()
         };
         let faults = Faults {
@@ -147,7 +155,20 @@ impl Backend {
             delay_max: timeout * draws.within(1..=6) as u32 / 5,
         };
         let replicas = draws.within(1..=4) * if draws.chance(20) { 3 } else { 1 };
-        Self::new(options, faults, replicas as usize, draws)
+        let factor = draws.within(1..=replicas.min(ATTEMPTS_MAX as u64)) as u8;
+        let percentile = Percent::new("percentile", 50.0).unwrap();
+        let rules = [
+            CopiesChoice::One,
+            CopiesChoice::One,
+            CopiesChoice::Fixed { factor },
+            CopiesChoice::Hedge { percentile, min: Duration::from_millis(1) },
+            CopiesChoice::Tied { factor },
+            CopiesChoice::Idle { factor },
+        ];
+        let copies = draw_of(draws, rules);
+        let is_valid = Options { copies, ..options }.validate().is_ok();
+        let copies = if is_valid { copies } else { CopiesChoice::One };
+        Self::new(Options { copies, ..options }, faults, replicas as usize, draws)
     }
 
     /// Creates a backend whose timeout, bounds and replicas are unaffected by the faults of the
@@ -164,11 +185,13 @@ impl Backend {
         Self { healthy: true, with_hooks: 0, ..Self::new(options, faults, 3, draws) }
     }
 
-    /// Creates a backend that makes one attempt for a fetch or, as often, the attempts of
-    /// [`plan_by_class`].
+    /// Creates a backend that makes the attempts of its rule, or those of [`plan_by_class`] if
+    /// the rule makes one.
     fn new(options: Options, faults: Faults, replicas: usize, draws: &mut Draws) -> Self {
         let mut dispatch = Dispatch::new(options, replicas, SeededState::new(draws.next())).unwrap();
-        dispatch.replication = AnyReplication::Test(plan_by_class);
+        if options.copies == CopiesChoice::One {
+            dispatch.replication = AnyReplication::Test(plan_by_class);
+        }
         let latency = faults.delay_max / 2;
         dispatch.replicas.iter_mut().for_each(|replica| warm_up(&mut replica.queue, latency));
         dispatch.tier.iter_mut().for_each(|tier| warm_up(&mut tier.queue, latency));
@@ -178,6 +201,7 @@ impl Backend {
             faults,
             healthy: false,
             classes: if draws.chance(50) { CLASSES } else { 1 },
+            planned: 0,
             with_deadline: draws.within(0..=1) * 80,
             alive: vec![true; replicas],
             active: BTreeMap::new(),
@@ -219,6 +243,7 @@ impl Backend {
         self.next_waiter += asked.len() as u64;
         self.waiting.extend(asked.iter().map(|&(key, waiter)| (waiter, (key, now))));
         let class = DeadlineClass(draws.within(0..=self.classes - 1) as u8);
+        self.planned += asked.len() as u64 * self.planned_copies(class);
         // Some deadlines are over already, and some are later than the timeout.
         let deadline = Duration::from_nanos(draws.within(0..=2 * self.options.timeout.as_nanos() as u64));
         let deadline = draws.chance(self.with_deadline).then_some(now + deadline / 2 - deadline / 8);
@@ -236,6 +261,15 @@ impl Backend {
             echoes.extend(self.input(now, draws, |dispatch, _| dispatch.note_applied(now, replica, applied)));
         }
         echoes
+    }
+
+    /// Returns the most copies beside the budget that a fetch of this class has.
+    fn planned_copies(&self, class: DeadlineClass) -> u64 {
+        match self.options.copies {
+            CopiesChoice::One => u64::from(matches!(class.0, 2 | 5)),
+            CopiesChoice::Fixed { factor } | CopiesChoice::Tied { factor } => u64::from(factor) - 1,
+            CopiesChoice::Hedge { .. } | CopiesChoice::Idle { .. } => 0,
+        }
     }
 
     /// Asks for a lease, and plans that its client ends it never, once or twice.
@@ -464,7 +498,8 @@ impl Backend {
         let ended = counters.answered + counters.timed_out + counters.failed + counters.refused;
         assert_eq!(counters.asked, ended + u64::from(stats.waiters));
         let extra = counters.retries + counters.copies;
-        assert!(extra as f64 <= f64::from(retry.burst) + retry.ratio * counters.calls as f64);
+        let budget = f64::from(retry.burst) + retry.ratio * counters.calls as f64;
+        assert!(extra as f64 <= budget + self.planned as f64);
         let overdue = self.waiting.values().find(|(_, asked)| *asked + timeout <= now);
         assert_eq!(overdue, None, "waiters are told by their deadline");
         assert!(
@@ -543,8 +578,9 @@ impl Backend {
         self.calls_by_replica.fill(0);
         // Copies and leases would take the room of later fetches.
         (self.classes, self.with_hooks) = (1, 0);
-        let Options { in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, .. } =
-            self.options;
+        let Options {
+            in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, copies, ..
+        } = self.options;
         let room = (in_flight_calls_max + queued_calls_max) * self.alive.len() as u32;
         for call in 0..room.min(waiters_max) {
             // Invalidating the key first makes every fetch a separate call.
@@ -554,7 +590,11 @@ impl Backend {
         }
         let all_used = self.calls_by_replica.iter().all(|calls| *calls > 0);
         // A ramp, an admission rule or rates may admit fewer calls.
-        let limited = waiters_max < room || ramp.is_some() || admit != AdmitChoice::Open || tenants.is_some();
+        let limited = waiters_max < room
+            || ramp.is_some()
+            || admit != AdmitChoice::Open
+            || tenants.is_some()
+            || copies != CopiesChoice::One;
         assert!(all_used || limited, "calls by replica: {:?}", self.calls_by_replica);
     }
 }

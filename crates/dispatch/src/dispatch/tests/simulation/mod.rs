@@ -34,7 +34,7 @@ proptest! {
 fn every_kind_of_fault_occurs_in_the_simulation() {
     let mut sum = crate::Counters::default();
     let (mut downs, mut deferred, mut over_rate) = (0, 0, 0);
-    for seed in 0..120 {
+    for seed in 0..200 {
         let mut world = World::new(&mut Draws::new(seed), 3);
         world.run();
         over_rate += world.refused_by_rates();
