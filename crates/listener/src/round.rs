@@ -118,9 +118,7 @@ impl RoundOutput {
 
     /// Returns true if the answers are to be sent before others are produced.
     pub(super) fn is_full(&self) -> bool {
-        self.owed.len() >= OWED_CLIENTS_MAX
-            || self.latest >= PIPELINE_BYTES
-            || self.bytes >= OWED_BYTES_MAX
+        self.owed.len() >= OWED_CLIENTS_MAX || self.latest >= PIPELINE_BYTES || self.bytes >= OWED_BYTES_MAX
     }
 
     /// Takes the answers out, to be [given back](Self::give_back) when they are sent.

@@ -114,18 +114,46 @@ pub(crate) struct RawDispatch {
     pub(crate) queue: Key<String>,
     /// The choice of a call's replica: the less loaded of two drawn at random, the replicas in
     /// turn, one drawn at random, of two drawn at random the one that is expected to meet the
-    /// deadline (`"tickets"`), or the same of all.
-    #[schemars(extend("default" = "power-of-two",
-        "enum" = ["power-of-two", "round-robin", "random", "tickets", "tickets-all"]))]
+    /// deadline (`"tickets"`), or the same of all; or by their latencies
+    /// ([replication](replication.md)): the quickest that has a token (`"tokens"`), of two the one
+    /// with the lower latency times load (`"peak-ewma"`), as C3 does, or as Prequal does.
+    #[schemars(extend("default" = "power-of-two", "enum" = ["power-of-two", "round-robin", "random",
+        "tickets", "tickets-all", "tokens", "peak-ewma", "c3", "prequal"]))]
     pub(crate) balance: Key<String>,
     /// The condition under which misses are admitted: within the bounds below (`"open"`), those
     /// expected to meet their deadline (`"deadline"`), or those expected to wait no longer than
     /// `target_delay` (`"delay"`).
     #[schemars(extend("default" = "open", "enum" = ["open", "deadline", "delay"]))]
     pub(crate) admit: Key<String>,
-    /// Calls for the same keys.
-    #[schemars(extend("default" = "one", "enum" = ["one"]))]
+    /// Calls for the same keys: one at a time, `factor` at once (`"fixed"`), a second where the
+    /// first takes long (`"hedge"`), `factor` that wait, of which the first that starts removes the
+    /// others (`"tied"`), or up to `factor` where replicas are idle (`"idle"`); see
+    /// [replication](replication.md).
+    #[schemars(extend("default" = "one", "enum" = ["one", "fixed", "hedge", "tied", "idle"]))]
     pub(crate) copies: Key<String>,
+    /// For `"fixed"`, `"tied"` and `"idle"`: the number of calls, each at another replica.
+    #[schemars(extend("default" = 2), range(min = 1, max = 8))]
+    pub(crate) factor: Key<u8>,
+    /// For `"hedge"`: the time after which there is a second call.
+    pub(crate) hedge: RawHedge,
+    /// For all copies: the place of further calls in a replica's queue, behind all first ones or as
+    /// if they were first.
+    #[schemars(extend("default" = "behind", "enum" = ["behind", "equal"]))]
+    pub(crate) extra: Key<String>,
+    /// For all copies: the calls that are cancelled when another has answered: none, those that
+    /// wait in a queue, or all.
+    #[schemars(extend("default" = "queued", "enum" = ["never", "queued", "always"]))]
+    pub(crate) cancel: Key<String>,
+    /// For `"tokens"`: calls in flight at one replica, another name of `in_flight_calls_max`.
+    #[schemars(extend("x-default" = "as `in_flight_calls_max`"), range(min = 1))]
+    pub(crate) tokens: Key<u32>,
+    /// For `"tokens"`: replicas that are compared, drawn at random; 0 for all.
+    #[schemars(extend("default" = 0))]
+    pub(crate) lookups: Key<u32>,
+    /// For `"tokens"`, `"peak-ewma"` and `"prequal"`: the time over which a latency is forgotten;
+    /// 0s for never with `"tokens"`.
+    #[schemars(extend("default" = "5s", "x-min" = "0s", "x-max" = "1h"))]
+    pub(crate) age: Key<Span>,
     /// For `"edf"`: the percentile of latencies below which a call is hopeless.
     #[schemars(extend("default" = 15), range(min = 0.01, max = 99.99))]
     pub(crate) alpha: Key<f64>,
@@ -162,6 +190,17 @@ pub(crate) struct RawDispatch {
     pub(crate) retry: RawRetry,
     /// Probes of a replica that is down.
     pub(crate) probe: RawProbe,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawHedge {
+    /// The percentile of all replicas' latencies.
+    #[schemars(extend("default" = 95), range(min = 0.01, max = 99.99))]
+    pub(crate) percentile: Key<f64>,
+    /// The least time, however quick the replicas are.
+    #[schemars(extend("default" = "1ms", "x-min" = "100us", "x-max" = "10m"))]
+    pub(crate) min: Key<Span>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

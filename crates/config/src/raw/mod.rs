@@ -28,7 +28,7 @@ use super::units::{ByteSize, Span};
 #[cfg(test)]
 pub(super) use backend::RawTtlRule;
 pub(super) use backend::{
-    RawBackend, RawDeadlineClasses, RawDispatch, RawProbe, RawRamp, RawRetry, RawStale, RawWrites,
+    RawBackend, RawDeadlineClasses, RawDispatch, RawHedge, RawProbe, RawRamp, RawRetry, RawStale, RawWrites,
 };
 pub(super) use control::{
     RawCliffhanger, RawControl, RawDeadline, RawFair, RawGuard, RawLama, RawScheduler, RawScopedSlo, RawSlo,

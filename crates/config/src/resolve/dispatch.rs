@@ -4,6 +4,8 @@
 //! The dispatcher validates its options itself. Each key is set on options that are valid so far;
 //! if they become invalid, the problem is reported at that key.
 
+mod copies;
+
 use std::time::Duration;
 
 use sherwood_dispatch::{
@@ -46,6 +48,7 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
         waiters_max,
         retry,
         probe,
+        ..
     } = &backend.dispatch;
     let RawRetry { per_call_max, ratio, burst } = retry;
     let default = Options::default();
@@ -61,6 +64,8 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
     draft.rule(balance, BalanceChoice::by_name, |options, rule| options.balance = rule);
     draft.rule(admit, AdmitChoice::by_name, |options, rule| options.admit = rule);
     draft.rule(copies, CopiesChoice::by_name, |options, rule| options.copies = rule);
+    draft.copies(&backend.dispatch);
+    draft.balance(&backend.dispatch);
     draft.alpha(alpha);
     draft.beta(beta);
     draft.target(target);

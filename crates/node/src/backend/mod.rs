@@ -17,8 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
 use sherwood_dispatch::{
-    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
-    Stats,
+    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError,
+    QueueScope, Reply, Stats,
 };
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
@@ -115,6 +115,8 @@ pub(crate) struct BackendDriver {
     pub(crate) admit: AdmitChoice,
     /// True if a rule uses estimates, whose percentile is then of interest.
     pub(crate) uses_estimates: bool,
+    /// Number of tokens of each replica, if calls wait for tokens.
+    pub(crate) tokens: Option<u32>,
     /// Longest wait of a write for earlier writes of the same key.
     pub(crate) turn_timeout: Duration,
     pub(crate) id: BackendId,
@@ -201,6 +203,7 @@ impl BackendDriver {
             calls_at_once_max,
             admit,
             uses_estimates: local.uses_estimates(),
+            tokens: (local.scope() == QueueScope::Tier).then_some(local.in_flight_calls_max),
             turn_timeout,
             written_resource: parts.written_resource,
             replicas: parts.replicas,

@@ -1,5 +1,6 @@
 //! Metrics for Prometheus, read from the counters on request.
 
+mod attempts;
 mod format;
 mod listeners;
 mod process;
@@ -367,6 +368,7 @@ impl Reading {
         self.stores(encoder)?;
         counters(encoder, "backend_ramp_refusals", "Keys that the ramp refused", each(|c| c.ramped))?;
         ramps(encoder, &stats)?;
+        attempts::encode(core, &stats, encoder)?;
         self.queues(encoder, &stats)?;
         self.rejections(encoder)?;
         let now = core.clock.now();
@@ -529,6 +531,16 @@ fn counters(
     samples: Vec<(Labels, u64)>,
 ) -> fmt::Result {
     family(encoder, name, help, samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value))))
+}
+
+fn amounts(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    samples: Vec<(Labels, f64)>,
+) -> fmt::Result {
+    let samples = samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value)));
+    family(encoder, name, help, samples)
 }
 
 fn gauges(

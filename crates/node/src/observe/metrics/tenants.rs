@@ -3,11 +3,10 @@
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
-use prometheus_client::metrics::counter::ConstCounter;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::TenantStanding;
 
-use super::{Labels, family, gauges, one};
+use super::{Labels, amounts, gauges, one};
 use crate::core::Core;
 use crate::tenants::ResourceUse;
 
@@ -74,16 +73,6 @@ fn of_uses(core: &Core, uses: &[Vec<ResourceUse>], encoder: &mut DescriptorEncod
     let help = "Reads and writes that were refused, their tenant's rate having no units for them in time";
     amounts(encoder, "tenant_refused", help, each(|of| of.refused as f64))?;
     gauges(encoder, "tenant_waiting", "Reads and writes that wait for units", each(|of| of.waiting as f64))
-}
-
-fn amounts(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: Vec<(Labels, f64)>,
-) -> fmt::Result {
-    let samples = samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value)));
-    family(encoder, name, help, samples)
 }
 
 fn tenant(core: &Core, index: usize) -> Labels {
