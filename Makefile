@@ -25,7 +25,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-ycsb proto fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-copies bench-ycsb proto fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ bench-hare: build ## policies between tenants of one node, each beside `baseline
 
 bench-hopper: build need-test $(DYNALITE)/ready ## policies between tenants before a table of DynamoDB, in dynalite (7 minutes; flags: make bench-hopper ARGS=--help)
 	scripts/hopper.py $(ARGS)
+
+bench-copies: build need-test ## copies of slow calls before three real servers of which one stops (5 minutes; flags: make bench-copies ARGS=--help)
+	scripts/copies.py $(ARGS)
 
 bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (7 minutes; flags: make bench-ycsb ARGS=--help)
 	scripts/ycsb.py $(ARGS)

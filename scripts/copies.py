@@ -2,7 +2,7 @@
 """Measures what copies of slow calls do for P99 while one of three real servers stops and continues.
 
     scripts/copies.py [--node target/release/sherwood] [--kinds redis,memcached,mariadb,http]
-                      [--rules power-of-two,hedge] [--rounds 3] [--seconds 8] [--rate 3000]
+                      [--rules power-of-two,hedge] [--rounds 3] [--seconds 6] [--rate 100]
 
 For each kind, three servers with the same values are the replicas of a node whose cache holds
 almost nothing. The rules are measured in turn by reads at a fixed rate, first undisturbed, then
@@ -13,6 +13,7 @@ mariadb-server, nginx-light.
 """
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -83,8 +84,8 @@ def mariadb(directory):
     command = ["mariadbd", f"--datadir={data}", f"--socket={at}", f"--port={port}", "--bind-address=127.0.0.1", "--user=root"]
     process = start(command, port)
     statements = (
-        "CREATE DATABASE shop; CREATE TABLE shop.items (id VARCHAR(32) PRIMARY KEY, value VARBINARY(200)); "
-        f"INSERT INTO shop.items SELECT CONCAT('{KEY}', LPAD(seq, {WIDTH}, '0')), REPEAT('v', 100) FROM seq_0_to_{KEYS - 1}; "
+        "CREATE DATABASE shop; USE shop; CREATE TABLE items (id VARCHAR(32) PRIMARY KEY, value VARBINARY(200)); "
+        f"INSERT INTO items SELECT CONCAT('{KEY}', LPAD(seq, {WIDTH}, '0')), REPEAT('v', 100) FROM seq_0_to_{KEYS - 1}; "
         "CREATE USER app@'127.0.0.1' IDENTIFIED BY 'app'; GRANT SELECT ON shop.* TO app@'127.0.0.1';"
     )
     subprocess.run(["mariadb", f"--socket={at}", "--user=root", "--execute", statements], check=True)
@@ -106,8 +107,8 @@ def http(directory):
     return start(["nginx", "-c", configuration, "-p", at], port), port
 
 
-# The keys that `sherwood load` reads: 20 bytes, decimal numbers behind letters.
-KEY, WIDTH = "key-", 16
+# The keys that `sherwood load` reads: `k` and a decimal number, 20 bytes.
+KEY, WIDTH = "k", 19
 KINDS = {"redis": redis, "memcached": memcached, "mariadb": mariadb, "http": http}
 
 
@@ -130,7 +131,12 @@ def fill(asked, kind, ports):
         load(asked, target, "--get-ratio", "0", "--ops", str(5 * KEYS), "--zipf", "0", "--closed", "--pipeline", "64", "--connections", "4")
 
 
+SEEDS = itertools.count(1)
+
+
 def load(asked, target, *flags):
+    """Runs the load generator, each time with other keys, and returns its report."""
+    flags = [*flags, "--seed", str(next(SEEDS))]
     command = [asked.node, "load", "--target", target, "--keys", str(KEYS), "--key-size", "20", "--value-size", "100", "--json"]
     ended = subprocess.run([*command, *flags], capture_output=True, text=True)
     if ended.returncode:
@@ -266,7 +272,7 @@ def main():
     parser.add_argument("--rules", default="power-of-two,hedge")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6)
-    parser.add_argument("--rate", type=int, default=3000)
+    parser.add_argument("--rate", type=int, default=100)
     parser.add_argument("--closed", action="store_true")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON at the end")
     asked = parser.parse_args()
