@@ -32,6 +32,7 @@ mod observation;
 mod options;
 mod policies;
 mod policy;
+pub mod replication;
 mod request_log;
 mod share;
 mod tax;
