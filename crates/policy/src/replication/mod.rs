@@ -8,8 +8,14 @@
 //! Source: Birke, Pérez, Qiu, Björkqvist and Chen, "sPARE: Partial Replication for Multi-tier
 //! Applications in the Cloud".
 
+mod capacity;
 mod collision;
 mod demand;
+mod options;
+#[allow(dead_code, reason = "the replicator, which searches, is the next part")]
+mod search;
 
+pub use capacity::{TierSeen, tokens_min};
 pub use collision::{collision_probabilities, collision_probability};
 pub use demand::{DemandCounts, DemandMeter};
+pub use options::{ReplicationError, ReplicationOptions, ReplicationPolicy, TargetLatency, TierOptions};
