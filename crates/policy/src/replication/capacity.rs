@@ -64,6 +64,15 @@ impl TierSeen {
         (self.tokens > 0).then(|| share(held, self.servers, self.tokens))
     }
 
+    /// Returns the latency that is a target.
+    pub(super) fn latency(&self, target: TargetLatency) -> Duration {
+        match target {
+            TargetLatency::Mean => self.mean,
+            TargetLatency::P95 => self.p95,
+            TargetLatency::P99 => self.p99,
+        }
+    }
+
     /// Returns the tier's variability (w): the target percentile of the latency, the 95th for a
     /// target of the mean, over the mean; 0 without requests.
     #[must_use]

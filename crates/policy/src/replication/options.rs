@@ -166,6 +166,11 @@ impl TargetLatency {
         choose("target", name, &Self::NAMES, &Self::ALL)
     }
 
+    /// Least requests of a window, of which one is beyond the percentile.
+    pub(super) fn requests_min(self) -> u64 {
+        if self == Self::P99 { 100 } else { 20 }
+    }
+
     /// Returns the latency's name.
     #[must_use]
     pub fn name(self) -> &'static str {
