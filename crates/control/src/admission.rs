@@ -1,15 +1,10 @@
 //! The admission lever: chooses β for the backends that have a target share of missed deadlines.
 
-use std::collections::VecDeque;
-
 use sherwood_model::{BackendId, BackendPlan, Instant, Percent};
 
 use crate::beta::AdaptiveBeta;
+use crate::history::History;
 use crate::{AdmissionSeen, BetaDecision};
-
-/// Maximum number of changes of a backend's β that are remembered for a roll-back. It covers more
-/// than the guard looks back at usual intervals of decisions.
-const CHANGES_MAX: usize = 256;
 
 /// Chooses β, the percentile of latencies that admission takes as its estimate, for each backend
 /// with a target share of missed deadlines (`MicroFuge`, section 4.3).
@@ -24,8 +19,8 @@ struct WithTarget {
     backend: BackendId,
     target: Percent,
     choice: AdaptiveBeta,
-    /// The latest values of β, each with the time of the first decision that saw it in force.
-    changes: VecDeque<(Instant, Percent)>,
+    /// The values of β that decisions saw in force.
+    history: History<Percent>,
     /// The reason for the latest decision, in words.
     reason: Option<String>,
 }
@@ -80,7 +75,7 @@ impl Admission {
             backend,
             target,
             choice: AdaptiveBeta::new(target),
-            changes: VecDeque::new(),
+            history: History::default(),
             reason: None,
         };
         Self { backends: targets.into_iter().map(with_target).collect() }
@@ -137,7 +132,7 @@ impl BetaChoice {
 impl WithTarget {
     fn decide(&mut self, now: Instant, seen: &AdmissionSeen, leave: Leave) -> BetaChoice {
         let before = seen.beta;
-        self.note(now, before);
+        self.history.note(now, before);
         let decided = self.choice.decide(before, seen.ended);
         let BetaDecision { beta, reason } = match leave {
             Leave::Act | Leave::Report => decided,
@@ -155,25 +150,13 @@ impl WithTarget {
     /// Returns the decision to restore the percentile that was in force at `at`, when the
     /// allocation that the guard restores was measured.
     fn back_to(&self, at: Instant, before: Percent) -> BetaDecision {
-        let then = self.changes.iter().rev().find(|(since, _)| *since <= at).or(self.changes.front());
-        let beta = then.map_or(before, |(_, beta)| *beta);
+        let beta = self.history.at(at).copied().unwrap_or(before);
         let reason = if beta == before {
             format!("moves made requests slower, and beta has not changed: it stays {before}")
         } else {
             format!("moves made requests slower: beta goes back from {before} to {beta}")
         };
         BetaDecision { beta, reason }
-    }
-
-    /// Records the percentile that is in force at the time of a decision.
-    fn note(&mut self, now: Instant, beta: Percent) {
-        if self.changes.back().is_some_and(|(_, known)| *known == beta) {
-            return;
-        }
-        if self.changes.len() == CHANGES_MAX {
-            self.changes.pop_front();
-        }
-        self.changes.push_back((now, beta));
     }
 }
 

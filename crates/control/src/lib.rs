@@ -26,6 +26,7 @@ mod admission;
 mod beta;
 mod check;
 mod control_loop;
+mod history;
 mod levels;
 mod losses;
 mod merge;
