@@ -4,7 +4,7 @@ use sherwood_model::Plan;
 use sherwood_policy::Decision;
 use sherwood_policy::tenants::TenantDecision;
 
-use crate::{BetaChoice, Refused};
+use crate::{BetaChoice, CopiesDecision, Refused};
 
 /// An action that the control loop asks its driver to carry out.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +24,8 @@ pub enum Act {
 pub enum Said {
     /// The choice of β of a backend.
     Beta(BetaChoice),
+    /// The choice of the copies of each request in the tiers of an application.
+    Copies(CopiesDecision),
     /// The division of the cache among partitions. If the guard rolled back, [`Decision::harm`] is
     /// set.
     Division(Decision),

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use sherwood_model::Plan;
 
 use crate::levels::Standing;
-use crate::{Act, Admission, Levels, Said};
+use crate::{Act, Admission, Levels, Replication, Said};
 
-/// The acts that follow from one input: at most two plans, and a few reports for each backend.
+/// The acts that follow from one input: at most three plans, and a few reports for each backend.
 #[derive(Clone, Default)]
 pub(crate) struct Acts {
     waiting: VecDeque<Waiting>,
@@ -23,6 +23,8 @@ pub(crate) enum Round {
     Partitions,
     /// A step of the division among tenants.
     Tenants,
+    /// A decision about copies.
+    Copies,
     /// A change by the operator.
     Operator,
 }
@@ -39,9 +41,11 @@ struct Waiting {
 #[derive(Clone)]
 pub(crate) enum Undo {
     /// The state before a decision among partitions.
-    Decision(Standing, Admission),
+    Decision(Standing, Admission, Option<Box<Replication>>),
     /// The state before a step among tenants.
     Step(Standing),
+    /// The state before a decision about copies.
+    Copies(Box<Replication>),
     /// The state before a change by the operator.
     Levels(Box<Levels>),
 }

@@ -118,7 +118,9 @@ impl Admission {
 /// well: plans are absolute, and a queue recalculates its latency estimate when it gets one.
 pub(crate) fn planned(choices: &[BetaChoice]) -> Vec<BackendPlan> {
     let applied = choices.iter().filter(|choice| choice.applied);
-    applied.map(|choice| BackendPlan { backend: choice.backend, beta: Some(choice.beta) }).collect()
+    applied
+        .map(|choice| BackendPlan { backend: choice.backend, beta: Some(choice.beta), copies: None })
+        .collect()
 }
 
 impl BetaChoice {
@@ -184,7 +186,10 @@ mod tests {
         let unknown = AdmissionSeen { backend: BackendId(0), ..seen(Percent::BETA, 500) };
         let changes = lever.decide(Instant::from_secs(5), &[unknown, seen(Percent::BETA, 500)], Leave::Act);
         let beta = percent(94.0);
-        assert_eq!(planned(&changes), [BackendPlan { backend: BackendId(2), beta: Some(beta) }]);
+        assert_eq!(
+            planned(&changes),
+            [BackendPlan { backend: BackendId(2), beta: Some(beta), copies: None }]
+        );
         let reason = "100% of 500 deadlines were missed, where 3% are wanted: beta rises from 88% to 94%";
         assert_eq!(changes[0].reason, reason);
         assert_eq!(lever.standings().map(|standing| standing.reason).collect::<Vec<_>>(), [Some(reason)]);

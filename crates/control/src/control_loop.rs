@@ -13,8 +13,8 @@ use crate::check::check_levels;
 use crate::losses::Noticed;
 use crate::pins::while_absent;
 use crate::{
-    Act, Admission, BetaChoice, CacheSeen, Levels, PartitionSeen, Pin, PinError, PlanFault, Refused, Said,
-    Seen, check_least, check_sums,
+    Act, Admission, BetaChoice, CacheSeen, CopiesDecision, Levels, PartitionSeen, Pin, PinError, PlanFault,
+    Refused, Replication, ReplicationSeen, Said, Seen, check_least, check_sums,
 };
 
 /// Decides from the driver's observations at regular times, and hands the driver the acts to carry
@@ -31,6 +31,7 @@ use crate::{
 pub struct ControlLoop {
     levels: Levels,
     admission: Admission,
+    replication: Option<Replication>,
     options: Options,
     pins: Vec<Pin>,
     /// The time of the next decision among partitions.
@@ -52,6 +53,10 @@ pub struct Needs {
     /// True if the next step among tenants includes a decision, which reads their miss ratio
     /// curves; false for a step without one; none if no step is due.
     pub tenants: Option<bool>,
+    /// Observations of the tiers of an application since this time, the start of the measuring
+    /// window; none if no decision about copies is due. A time other than the one before begins a
+    /// new window.
+    pub replication: Option<Instant>,
 }
 
 impl ControlLoop {
@@ -62,6 +67,7 @@ impl ControlLoop {
         Self {
             levels,
             admission,
+            replication: None,
             pins,
             due: now + options.delta,
             counters: CounterWindow::new(options.rbc_window),
@@ -74,6 +80,12 @@ impl ControlLoop {
         }
     }
 
+    /// Adds the lever over the copies of requests.
+    #[must_use]
+    pub fn with_replication(self, replication: Replication) -> Self {
+        Self { replication: Some(replication), ..self }
+    }
+
     /// Returns the levels that divide the cache.
     #[must_use]
     pub fn levels(&self) -> &Levels {
@@ -84,6 +96,12 @@ impl ControlLoop {
     #[must_use]
     pub fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// Returns the lever over the copies of requests; none if there is none.
+    #[must_use]
+    pub fn replication(&self) -> Option<&Replication> {
+        self.replication.as_ref()
     }
 
     /// The options of decisions among partitions.
@@ -120,7 +138,8 @@ impl ControlLoop {
     #[must_use]
     pub fn next_timeout(&self) -> Instant {
         let step = self.levels.tenants().map(|levels| levels.between().next_timeout());
-        step.map_or(self.due, |step| step.min(self.due))
+        let copies = self.replication.as_ref().map(Replication::next_timeout);
+        [step, copies].into_iter().flatten().fold(self.due, Instant::min)
     }
 
     /// Returns the observations that are due at `now`.
@@ -128,20 +147,22 @@ impl ControlLoop {
     pub fn needs(&self, now: Instant) -> Needs {
         let between = self.levels.tenants().map(sherwood_policy::TwoLevels::between);
         let step = between.filter(|between| now >= between.next_timeout());
+        let copies = self.replication.as_ref().filter(|lever| now >= lever.next_timeout());
         Needs {
             cache: (now >= self.due).then(|| self.levels.needs()),
             tenants: step.map(|between| now >= between.decides_at()),
+            replication: copies.map(Replication::since),
         }
     }
 
-    /// Decides from the observations made at `now`, whether a decision was due or not. Missed
-    /// rounds are skipped, so that decisions do not follow each other too closely. While acts of an
-    /// earlier input wait, nothing is decided.
+    /// Decides from the observations made at `now`, whether a decision was due or not; about copies
+    /// only when one is due. Missed rounds are skipped, so that decisions do not follow each other
+    /// too closely. While acts of an earlier input wait, nothing is decided.
     pub fn handle_seen(&mut self, now: Instant, seen: Seen) {
         if !self.acts.is_empty() {
             return;
         }
-        let Seen { cache, tenants } = seen;
+        let Seen { cache, tenants, replication } = seen;
         if let Some(seen) = cache {
             self.decide(now, seen);
             if now >= self.due {
@@ -151,6 +172,9 @@ impl ControlLoop {
         }
         if let Some(seen) = tenants {
             self.advance(now, &seen);
+        }
+        if let Some(seen) = replication {
+            self.replicate(now, &seen);
         }
     }
 
@@ -165,16 +189,18 @@ impl ControlLoop {
     }
 
     /// Handles the driver's refusal of the plan handed out last. The plan and the other choices of
-    /// its round are taken back and not reported: the guard continues, β returns to its earlier
-    /// value, and the next decision starts from the budgets `in_force` if the driver reports them.
-    /// Plans that still wait are adapted. No effect if no plan was handed out since the last
-    /// refusal.
+    /// its round are taken back and not reported: the guard continues, β and copies return to their
+    /// earlier values, and the next decision starts from the budgets `in_force` if the driver
+    /// reports them. Plans that still wait are adapted. No effect if no plan was handed out since
+    /// the last refusal.
     pub fn handle_refusal(&mut self, in_force: Option<Vec<u64>>) {
         match self.acts.refuse() {
-            Some(Undo::Decision(before, admission)) => {
+            Some(Undo::Decision(before, admission, replication)) => {
                 self.levels.keep(in_force, before);
                 self.admission = admission;
+                self.take_back(replication);
             }
+            Some(Undo::Copies(before)) => self.take_back(Some(before)),
             Some(Undo::Step(before)) => self.levels.restore(in_force, before),
             Some(Undo::Levels(levels)) => self.levels = *levels,
             None => return,
@@ -199,12 +225,18 @@ impl ControlLoop {
         }
         let CacheSeen { at, total_bytes, partitions, requests, admissions, .. } = seen;
         let (now, is_new) = self.round_at(now, at);
-        let before = Undo::Decision(self.levels.standing(), self.admission.clone());
+        let replication = self.replication.clone().map(Box::new);
+        let before = Undo::Decision(self.levels.standing(), self.admission.clone(), replication);
         let divided = self.divide(now, at, (total_bytes, partitions), &requests);
         let leave = self.leave(now, divided.as_ref().and_then(|decision| decision.harm.as_ref()));
         let seen = if is_new { &admissions[..] } else { &[] };
         let choices = self.admission.decide(now, seen, leave);
-        let backends = planned(&choices);
+        let copies = self.replication.as_mut().and_then(|lever| match leave {
+            Leave::BackTo(at) => lever.go_back(now, at),
+            _ => None,
+        });
+        let mut backends = planned(&choices);
+        backends.extend(copies.iter().flat_map(CopiesDecision::plans));
         let applies = divided.as_ref().map_or(!backends.is_empty(), |decision| decision.apply);
         if applies {
             self.acts.apply(Plan { backends, ..self.levels.plan() }, Round::Partitions, before);
@@ -212,8 +244,31 @@ impl ControlLoop {
         for change in choices.into_iter().filter(BetaChoice::is_change) {
             self.acts.say(Said::Beta(change), Round::Partitions);
         }
+        if let Some(copies) = copies {
+            self.acts.say(Said::Copies(copies), Round::Partitions);
+        }
         if let Some(decision) = divided {
             self.acts.say(Said::Division(decision), Round::Partitions);
+        }
+    }
+
+    /// Decides about the copies of requests after a measuring window.
+    fn replicate(&mut self, now: Instant, seen: &[ReplicationSeen]) {
+        let leave = self.leave(now, None);
+        let Some(lever) = &mut self.replication else { return };
+        let before = Undo::Copies(Box::new(lever.clone()));
+        let Some(decision) = lever.decide(now, seen, leave) else { return };
+        let backends = decision.plans();
+        if !backends.is_empty() {
+            self.acts.apply(Plan { backends, ..self.levels.plan() }, Round::Copies, before);
+        }
+        self.acts.say(Said::Copies(decision), Round::Copies);
+    }
+
+    /// Takes back the latest decision about copies.
+    fn take_back(&mut self, before: Option<Box<Replication>>) {
+        if let (Some(lever), Some(before)) = (&mut self.replication, before) {
+            lever.take_back(*before);
         }
     }
 
@@ -424,6 +479,8 @@ impl ControlLoop {
     }
 }
 
+#[cfg(test)]
+mod copies;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //!   levers of the loop                       what each alone changes
 //!     Levels      Controller or TwoLevels    budgets of partitions, rates of tenants
 //!     Admission   BetaController             β of backends with a target of missed deadlines
+//!     Replication Replicator                 copies of requests in the tiers of an application
 //! ```
 //!
 //! The loop owns what all levers have in common: when each decides, the operator's pins, dry runs,
@@ -31,6 +32,7 @@ mod levels;
 mod losses;
 mod merge;
 mod pins;
+mod replication;
 mod seen;
 
 pub use act::{Act, Said};
@@ -41,4 +43,5 @@ pub use control_loop::{ControlLoop, Needs};
 pub use levels::{Levels, OneLevelOnly};
 pub use merge::{CacheReport, LookUps, Merged, MergedNames, MergedReport, Merger, Report, merge};
 pub use pins::{Pin, PinError, check_least, check_sums};
-pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, Seen};
+pub use replication::{CopiesDecision, Replication};
+pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, ReplicationSeen, Seen};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sherwood_model::{BackendId, Instant, Percent, TenantId};
+use sherwood_policy::replication::TierSeen;
 use sherwood_policy::tenants::TenantObservation;
 use sherwood_policy::{MissLatency, MissRatioCurve, Observation};
 
@@ -16,6 +17,17 @@ pub struct Seen {
     pub cache: Option<CacheSeen>,
     /// Observations of each tenant, for a step of the division among tenants.
     pub tenants: Option<Vec<TenantObservation>>,
+    /// Observations of the tiers of an application, for a decision about copies.
+    pub replication: Option<Vec<ReplicationSeen>>,
+}
+
+/// A backend that is a tier of an application, since the start of the measuring window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplicationSeen {
+    /// The backend.
+    pub backend: BackendId,
+    /// The backend's requests in the window.
+    pub tier: TierSeen,
 }
 
 /// Observations of the cache, the requests and the admissions by a driver.

@@ -45,7 +45,7 @@ pub use hot_keys::{HotKey, HotKeys};
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
 pub use nearest::{did_you_mean, nearest};
 pub use percent::{Percent, PercentError};
-pub use plan::{BackendPlan, CachePlan, Plan};
+pub use plan::{BackendPlan, CachePlan, Copies, Plan};
 pub use query_windows::QueryWindows;
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
 pub use resource::{Legs, Rates, ResourceClass, ResourceKind, Unit};

@@ -24,6 +24,15 @@ pub struct BackendPlan {
     /// The percentile of past latencies with which admission control estimates a query's latency
     /// (β).
     pub beta: Option<Percent>,
+    /// The copies of each request.
+    pub copies: Option<Copies>,
+}
+
+/// The number of copies of each request to a backend, which have different replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// Copies of a request, the first attempt included; at least 1.
+    pub factor: u8,
 }
 
 impl From<CachePlan> for Plan {

@@ -115,7 +115,7 @@ impl Pair {
         for (seen, &bytes) in self.seen.iter_mut().zip(&budgets) {
             grow(seen, bytes);
         }
-        let seen = Seen { cache: None, tenants: Some(self.seen.clone()) };
+        let seen = Seen { tenants: Some(self.seen.clone()), ..Seen::default() };
         self.rounds.handle_seen(self.now, seen);
     }
 
@@ -290,7 +290,7 @@ fn plan_that_does_not_fit_the_partitions_totals_or_tenants_is_refused() {
         assert!(matches!(check(&with(rates), &pair.rounds), Err(PlanFault::Tenants(_))));
     }
     let backend = BackendId(1);
-    let beta = sherwood_model::BackendPlan { backend, beta: Some(Percent::BETA) };
+    let beta = sherwood_model::BackendPlan { backend, beta: Some(Percent::BETA), copies: None };
     let plan = Plan { backends: vec![beta], ..budgets(&[1, 1]) };
     assert_eq!(check(&plan, &one), Err(PlanFault::Backend(backend)));
 }
@@ -384,7 +384,7 @@ fn refused_division_within_tenants_keeps_the_step_among_tenants_from_the_same_ob
         ..CacheSeen::default()
     };
     pair.seen.iter_mut().zip(&held).for_each(|(seen, &bytes)| grow(seen, bytes));
-    let seen = Seen { cache: Some(cache), tenants: Some(pair.seen.clone()) };
+    let seen = Seen { cache: Some(cache), tenants: Some(pair.seen.clone()), replication: None };
     pair.rounds.handle_seen(pair.now, seen);
     refuse(&mut pair.rounds, Some(held.clone()));
     let acts = acts(&mut pair.rounds);
@@ -402,7 +402,7 @@ fn stopped_or_jumping_clock_moves_tenants_by_at_most_one_step() {
     let day = Duration::from_secs(86_400);
     let held = pair.rounds.levels().plan();
     for now in [pair.now, pair.now - Duration::from_secs(1), at(0)] {
-        let seen = Seen { cache: None, tenants: Some(pair.seen.clone()) };
+        let seen = Seen { tenants: Some(pair.seen.clone()), ..Seen::default() };
         pair.rounds.handle_seen(now, seen);
         acts(&mut pair.rounds);
         assert_eq!(pair.rounds.levels().plan(), held, "at {now:?}");

@@ -37,14 +37,24 @@ fn partition(index: u16, budget: u64) -> PartitionSeen {
 
 /// Returns an observation of requests that all waited for this backend.
 fn blocked_by(backend: u16, now: Instant) -> Observation {
+    latencies(backend, now, 1, &by_name("robinhood", &options()).unwrap().needs())
+}
+
+/// Returns an observation of requests of up to `slowdown` times two seconds that all waited for
+/// this backend.
+pub(super) fn latencies(
+    backend: u16,
+    now: Instant,
+    slowdown: u64,
+    needs: &sherwood_policy::Needs,
+) -> Observation {
     let mut window = RequestWindow::new(WindowOptions::of(Duration::from_secs(60)));
     for number in 0..2_000 {
-        let latency = Duration::from_millis(1 + number);
+        let latency = Duration::from_millis((1 + number) * slowdown);
         window.record(now, now, FinishedRequest::new(latency, Some(BackendId(backend))));
     }
     let mut seen = Observation::default();
-    let needs = by_name("robinhood", &options()).unwrap().needs();
-    seen.see_requests(&window.snapshot(now, Duration::from_secs(60)), &needs, 2);
+    seen.see_requests(&window.snapshot(now, Duration::from_secs(60)), needs, 2);
     seen
 }
 
@@ -65,7 +75,7 @@ pub(super) fn seen(rounds: &ControlLoop, now: Instant, beta: Percent) -> Seen {
             ended: DeadlineCounts { met: 0, missed, rejected: 0 },
         }],
     };
-    Seen { cache: Some(cache), tenants: None }
+    Seen { cache: Some(cache), ..Seen::default() }
 }
 
 pub(super) fn acts(rounds: &mut ControlLoop) -> Vec<Act> {
@@ -93,7 +103,10 @@ fn plan_moves_bytes_to_the_blocking_backend_and_raises_its_beta() {
     let acts = acts(&mut rounds);
     let beta = Percent::new("beta", 94.0).unwrap();
     let plan = plan(&acts).unwrap();
-    assert_eq!(plan.backends, [sherwood_model::BackendPlan { backend: BackendId(1), beta: Some(beta) }]);
+    assert_eq!(
+        plan.backends,
+        [sherwood_model::BackendPlan { backend: BackendId(1), beta: Some(beta), copies: None }]
+    );
     let budgets = budgets(&acts).unwrap();
     assert!(budgets[1] > TOTAL / 2, "{budgets:?}");
     let [Act::Apply(_), Act::Say(Said::Beta(_)), Act::Say(Said::Division(said))] = &acts[..] else {
@@ -162,7 +175,7 @@ fn loop_without_observed_traffic_keeps_its_budgets() {
         partitions: (0..2).map(|i| partition(i, 0)).collect(),
         ..CacheSeen::default()
     };
-    rounds.handle_seen(at(5), Seen { cache: Some(nothing), tenants: Some(Vec::new()) });
+    rounds.handle_seen(at(5), Seen { cache: Some(nothing), tenants: Some(Vec::new()), replication: None });
     assert_eq!(budgets(&acts(&mut rounds)), Some(vec![TOTAL / 2; 2]));
 }
 
@@ -191,7 +204,7 @@ proptest! {
                 requests: (blocked < 2).then(|| blocked_by(blocked as u16, now)).into_iter().collect(),
                 ..CacheSeen::default()
             };
-            rounds.handle_seen(now, Seen { cache: Some(cache), tenants: None });
+            rounds.handle_seen(now, Seen { cache: Some(cache), ..Seen::default() });
             let shape = rounds.levels().budgets().len();
             while let Some(act) = rounds.poll_act() {
                 if let Act::Apply(Plan { cache: CachePlan::Budgets(budgets), .. }) = act {
