@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
+use sherwood_model::{Demand, Instant, ReplicaId, SeededState, TierWindow};
 
 use self::tenants::TenantReads;
 use crate::draws::{Draws, below};
@@ -30,6 +30,7 @@ use crate::replica::Replica;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
 use crate::rules::{ATTEMPTS_MAX, Balancer as _, Figures, ReplicaLoad, Replication as _};
 use crate::slab::{Id, Slab};
+use crate::tier_meter::TierMeter;
 use crate::tier_queue::TierQueue;
 use crate::{
     Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, LeaseAction, Options, OptionsError,
@@ -139,6 +140,8 @@ pub struct Dispatch<K, V, W> {
     waiters: u32,
     budget: ExtraBudget,
     extra_load: ExtraLoad,
+    /// Measurements for a replicator; none if there is none.
+    meter: Option<Box<TierMeter>>,
     ramp: Option<Ramp>,
     probes: Probes<K>,
     /// The rates of the tenants; none if tenants have none.
@@ -200,14 +203,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// # Errors
     /// If the options or the number of replicas cannot work.
     pub fn new(options: Options, replicas: usize, hash: SeededState) -> Result<Self, OptionsError> {
-        options.validate()?;
-        if !(1..=usize::from(u16::MAX)).contains(&replicas) {
-            return Err(OptionsError::Replicas { replicas });
-        }
-        let factor = options.copies.factor();
-        if usize::from(factor) > replicas {
-            return Err(OptionsError::Factor { factor, most: replicas });
-        }
+        options.validate_for(replicas)?;
         let replica = |index| Replica::new(ReplicaId::from_index(index), &options);
         let workers = u64::from(options.in_flight_calls_max) * replicas as u64;
         Ok(Self {
@@ -227,6 +223,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             waiters: 0,
             budget: ExtraBudget::new(&options.retry),
             extra_load: ExtraLoad::default(),
+            meter: options.cores.map(|cores| Box::new(TierMeter::new(cores, replicas))),
             ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
             probes: Probes::new(replicas),
             tenant_reads: options
@@ -434,6 +431,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub fn set_copies(&mut self, factor: u8) {
         let most = self.replicas.len().min(ATTEMPTS_MAX) as u8;
         self.replication.set_factor(factor.clamp(1, most));
+    }
+
+    /// Returns the calls since `since`, the start of a measuring window; none if nothing is measured
+    /// ([`Options::cores`]). A start other than the one before begins a window there.
+    pub fn tier_window(&mut self, now: Instant, since: Instant) -> Option<TierWindow> {
+        let tokens = if self.tier.is_some() { self.options.in_flight_calls_max } else { 0 };
+        self.meter.as_mut().map(|meter| meter.window(now, since, tokens))
     }
 
     /// Takes in that a call has made progress: that a copy of a request has asked the next tier.

@@ -38,6 +38,7 @@ mod slab;
 mod stats;
 mod tenants;
 mod tickets;
+mod tier_meter;
 mod tier_queue;
 mod waiters;
 

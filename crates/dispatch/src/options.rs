@@ -44,6 +44,9 @@ pub struct Options {
     pub extra: ExtraOrder,
     /// Treatment of attempts that are left when all keys of a fetch have their answers.
     pub cancel: CancelRule,
+    /// Cores of each server, if the backend is a tier whose copies a replicator chooses; none
+    /// measures nothing.
+    pub cores: Option<u32>,
     /// Bounds of retries, and of extra attempts as a whole.
     pub retry: RetryOptions,
     /// Conditions under which a replica is down, and its probes.
@@ -229,6 +232,7 @@ impl Options {
             copies,
             extra: _,
             cancel: _,
+            cores: _,
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
             ramp,
@@ -263,6 +267,22 @@ impl Options {
             return Err(OptionsError::ProbeIntervals { min: interval_min, max: interval_max });
         }
         ramp.map_or(Ok(()), |ramp| validate_ramp(&ramp))
+    }
+
+    /// Checks that the options work for so many replicas.
+    ///
+    /// # Errors
+    /// Names the first option out of its range.
+    pub fn validate_for(&self, replicas: usize) -> Result<(), OptionsError> {
+        self.validate()?;
+        if !(1..=usize::from(u16::MAX)).contains(&replicas) {
+            return Err(OptionsError::Replicas { replicas });
+        }
+        let factor = self.copies.factor();
+        if usize::from(factor) > replicas {
+            return Err(OptionsError::Factor { factor, most: replicas });
+        }
+        Ok(())
     }
 
     /// Returns true if a rule uses the estimates of the replicas' queues.
@@ -326,6 +346,7 @@ impl Default for Options {
             copies: CopiesChoice::default(),
             extra: ExtraOrder::default(),
             cancel: CancelRule::default(),
+            cores: None,
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),
             ramp: None,

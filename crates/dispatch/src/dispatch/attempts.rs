@@ -179,6 +179,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let (fetch_id, number, since) = (attempt.fetch, attempt.number, attempt.since);
         let keys = std::mem::take(&mut attempt.keys);
         let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
+        if let Some(meter) = &mut self.meter {
+            meter.note_start(now, replica);
+        }
         if let Some(lasts) = fetch.lease {
             return self.grant(now, fetch_id, replica, lasts);
         }
@@ -214,7 +217,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let attempt = self.remove_attempt(id)?;
         // A call without a turn has taken no time at the replica, whatever its outcome.
         let took = (is_answer && at != Instant::NEVER).then(|| now - at);
-        self.complete(id, attempt.server(), took);
+        self.complete(now, id, attempt.server(), took);
         let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
         self.report(now, &attempt, at, end);
         Some(attempt)
@@ -244,7 +247,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Frees the slot of a started attempt. `took` is the latency of the call; none if it says
     /// nothing about the replica's speed.
-    pub(super) fn complete(&mut self, id: Id, replica: ReplicaId, took: Option<Duration>) {
+    pub(super) fn complete(&mut self, now: Instant, id: Id, replica: ReplicaId, took: Option<Duration>) {
+        if let Some(meter) = &mut self.meter {
+            meter.note_end(now, replica);
+        }
         self.replicas[replica.index()].queue.complete(AttemptId(id), took);
         if let Some(tier) = &mut self.tier {
             tier.queue.complete(AttemptId(id), took);

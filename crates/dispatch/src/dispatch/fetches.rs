@@ -66,6 +66,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if let Some((after, count)) = later {
             self.plan(id, now + after, Later::Copies(count));
         }
+        if let Some(meter) = &mut self.meter {
+            meter.note_arrival(false);
+        }
         self.place(now, id, *first, AttemptKind::First);
         match terms {
             CopyTerms::Idle if at_once > 1 => self.add_copies(now, id, at_once - 1, terms),
@@ -178,6 +181,12 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.open -= ended;
         let asked_at = fetch.asked_at;
+        if let Some(meter) = &mut self.meter
+            && ended > 0
+            && fetch.open == 0
+        {
+            meter.note_answer(now - asked_at);
+        }
         // The attempts that run on answer for the same list.
         if fetch.keys.is_empty() && (fetch.open > 0 || !is_last) {
             fetch.keys = keys;
@@ -294,7 +303,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub(super) fn end(&mut self, now: Instant, id: Id, error: &FetchError) {
         let fetch = self.fetches.get_mut(id).expect(STORED);
         if fetch.lease.is_some() {
-            return self.close_lease(id, Some(error.clone()));
+            return self.close_lease(now, id, Some(error.clone()));
         }
         fetch.open = 0;
         for key in mem::take(&mut fetch.keys) {
@@ -353,7 +362,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                 let spent = self.fetches.get(attempt.fetch).expect(STORED).expires_at - at;
                 let is_long = reason == CancelReason::Timeout && spent >= self.options.timeout / 2;
                 let replica = attempt.server();
-                self.complete(id, replica, is_long.then_some(spent));
+                self.complete(now, id, replica, is_long.then_some(spent));
                 self.report(now, &attempt, at, CallEnd::Cancelled);
                 self.counters.cancelled_calls += 1;
                 self.actions.push_back(Action::Cancel { attempt: AttemptId(id), replica, reason });

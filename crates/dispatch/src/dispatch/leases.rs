@@ -47,6 +47,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         match picked {
             Ok(replica) => {
                 self.leases += 1;
+                if let Some(meter) = &mut self.meter {
+                    meter.note_arrival(true);
+                }
                 self.plan(id, expires_at, Later::EndLease);
                 self.place(now, id, replica, AttemptKind::First);
                 Ok(LeaseId(id))
@@ -65,7 +68,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if self.fetches.get(id).is_none_or(|fetch| fetch.lease.is_none()) {
             return false;
         }
-        self.close_lease(id, None);
+        self.close_lease(now, id, None);
         self.settle(now);
         true
     }
@@ -97,17 +100,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let is_granted = fetch.live.first().and_then(|attempt| self.attempts.get(*attempt));
         let is_granted = is_granted.is_some_and(|attempt| attempt.state != AttemptState::Queued);
         let timeout = fetch.lease.filter(|_| is_granted).unwrap_or(self.options.timeout);
-        self.close_lease(id, Some(FetchError::Timeout { timeout }));
+        self.close_lease(now, id, Some(FetchError::Timeout { timeout }));
         self.settle(now);
     }
 
     /// Frees the resources of a lease, and notifies its client if there is an error.
-    pub(super) fn close_lease(&mut self, id: Id, error: Option<FetchError>) {
+    pub(super) fn close_lease(&mut self, now: Instant, id: Id, error: Option<FetchError>) {
         for attempt in self.fetches.get(id).expect(STORED).live.clone() {
             let Some(ended) = self.remove_attempt(attempt) else { continue };
             match ended.state {
                 AttemptState::Queued => _ = self.queue_of(ended.replica).cancel(AttemptId(attempt)),
-                AttemptState::Started(_) => self.complete(attempt, ended.server(), None),
+                AttemptState::Started(_) => self.complete(now, attempt, ended.server(), None),
             }
         }
         self.unplan(id);

@@ -20,7 +20,9 @@ use sherwood_dispatch::{
     AttemptId, CallOrigin, Dispatch, Figures, Holders, NewDelivery, OptionsError, ProbeOptions, Reply,
     RetryOptions, Stats,
 };
-use sherwood_model::{BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState};
+use sherwood_model::{
+    BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState, TierWindow,
+};
 
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
 pub use fill::{AnswerCache, FillCounts};
@@ -370,6 +372,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         if let Some(beta) = plan.beta {
             self.dispatch.set_beta(beta);
         }
+        if let Some(copies) = plan.copies {
+            self.dispatch.set_copies(copies.factor);
+        }
+    }
+
+    /// Returns the calls of a measuring window; see [`Dispatch::tier_window`].
+    pub fn tier_window(&mut self, now: Instant, since: Instant) -> Option<TierWindow> {
+        self.dispatch.tier_window(now, since)
     }
 
     /// Carries out what is due by `now`: timeouts, probes, flushes, ends of fences and waiting

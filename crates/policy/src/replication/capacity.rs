@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use sherwood_model::TierWindow;
+
 use super::options::TargetLatency;
 
 /// A tier's requests in a measuring window, with the factors that were in force.
@@ -45,6 +47,27 @@ pub(super) struct Shortage {
     pub(super) seen: TierSeen,
     /// True if tokens are short (equation 5), false if cores are (equation 4).
     pub(super) of_tokens: bool,
+}
+
+impl From<&TierWindow> for TierSeen {
+    fn from(window: &TierWindow) -> Self {
+        let seconds = window.length.as_secs_f64();
+        let per_s = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let TierWindow { servers, cores, tokens, demand, held, requests, mean, p95, p99, .. } = *window;
+        Self {
+            servers,
+            cores,
+            tokens,
+            arrivals_per_s: per_s(window.arrivals),
+            connections_per_s: per_s(window.connections),
+            demand,
+            held,
+            requests,
+            mean,
+            p95,
+            p99,
+        }
+    }
 }
 
 impl TierSeen {

@@ -7,7 +7,7 @@
 //! among those that the tiers can serve:
 //!
 //! - core demand of a request and holding time of a token, from arrivals and departures
-//!   ([`DemandMeter`]; section 5.1),
+//!   ([`DemandMeter`](sherwood_model::DemandMeter); section 5.1),
 //! - stability of each tier's cores and tokens ([`TierSeen`], [`tokens_min`]; equations 4 to 6),
 //! - the probability that copies of a request meet at a server ([`collision_probability`]; section
 //!   3.3),
@@ -19,7 +19,6 @@
 
 mod capacity;
 mod collision;
-mod demand;
 mod options;
 mod outcome;
 mod replicator;
@@ -28,7 +27,6 @@ mod words;
 
 pub use capacity::{TierSeen, tokens_min};
 pub use collision::{collision_probabilities, collision_probability};
-pub use demand::{DemandCounts, DemandMeter};
 pub use options::{ReplicationError, ReplicationOptions, ReplicationPolicy, TargetLatency, TierOptions};
 pub use outcome::{Outcome, ReplicationState, TierStanding};
 pub use replicator::Replicator;

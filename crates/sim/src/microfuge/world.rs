@@ -256,7 +256,7 @@ impl World {
         let stats = node.machines[BACKEND.index()].stats();
         let admissions = vec![AdmissionSeen::of(BACKEND, &stats, self.family.recorder.ended())];
         let seen = CacheSeen { admissions, ..node.cache_seen(self.now) };
-        let acts = self.decide(NODE, Seen { cache: Some(seen), tenants: None });
+        let acts = self.decide(NODE, Seen { cache: Some(seen), ..Seen::default() });
         self.carry_out(NODE, acts);
         self.schedule(self.now + DECIDE_EVERY, Event::Decide);
     }

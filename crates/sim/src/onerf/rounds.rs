@@ -56,7 +56,7 @@ impl World {
         let Some(known) = self.family.told.pop_front() else { return };
         for index in 0..self.nodes.len() {
             let seen = seen(&self.nodes[index], &known);
-            let acts = self.decide(index, Seen { cache: Some(seen), tenants: None });
+            let acts = self.decide(index, Seen { cache: Some(seen), ..Seen::default() });
             self.carry_out(index, acts);
         }
     }

@@ -150,7 +150,7 @@ impl Simulation<Tiers> {
         let node = &self.nodes[0];
         let admissions = vec![AdmissionSeen::of(PAGES, &node.machines[0].stats(), (100, 900))];
         let cache = CacheSeen { admissions, ..node.cache_seen(self.now) };
-        let seen = Seen { cache: Some(cache), tenants: Some(node.tenants_seen(true)) };
+        let seen = Seen { cache: Some(cache), tenants: Some(node.tenants_seen(true)), ..Seen::default() };
         let acts = self.decide(0, seen);
         self.carry_out(0, acts);
         self.schedule(self.now + 1_000 * MS, None);

@@ -51,7 +51,7 @@ impl World {
     pub(super) fn decide_between(&mut self) {
         let node = &self.nodes[NODE];
         let seen = node.tenants_seen(self.now >= node.between().decides_at());
-        let acts = self.decide(NODE, Seen { cache: None, tenants: Some(seen) });
+        let acts = self.decide(NODE, Seen { tenants: Some(seen), ..Seen::default() });
         let decided = acts.iter().find_map(|act| match act {
             Act::Say(Said::Tenants(decision)) => Some(decision.clone()),
             _ => None,
@@ -78,7 +78,7 @@ impl World {
         let (Some(statistics), None) = (&self.family.statistics, &self.family.once) else { return };
         let node = &self.nodes[NODE];
         let seen = statistics.observe(self.now, &node.control.levels().needs(), node);
-        let acts = self.decide(NODE, Seen { cache: Some(seen), tenants: None });
+        let acts = self.decide(NODE, Seen { cache: Some(seen), ..Seen::default() });
         self.carry_out(NODE, acts);
         self.schedule(self.now + DECIDE_EVERY, Event::Within);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::Instant;
+use crate::Instant;
 
 /// Measures one server from the times at which requests arrive at it and depart: the baseline
 /// estimator of Pérez, Casale and Pacheco-Sanchez, "Estimating computational requirements in
@@ -21,12 +21,12 @@ pub struct DemandMeter {
     in_service: u32,
     /// The time up to which `counts` are complete.
     counted: Instant,
-    counts: DemandCounts,
+    counts: CoreCounts,
 }
 
 /// Counts of one or more servers since their start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DemandCounts {
+pub struct CoreCounts {
     /// Core time that was in use, ns.
     busy_ns: u128,
     /// Sum of the requests in service over time, ns.
@@ -38,7 +38,7 @@ impl DemandMeter {
     /// Returns a meter of an idle server with this number of cores.
     #[must_use]
     pub fn new(cores: u32, now: Instant) -> Self {
-        Self { cores, in_service: 0, counted: now, counts: DemandCounts::default() }
+        Self { cores, in_service: 0, counted: now, counts: CoreCounts::default() }
     }
 
     /// Counts a request that arrives.
@@ -58,7 +58,7 @@ impl DemandMeter {
     }
 
     /// Returns the counts up to `now`.
-    pub fn counts(&mut self, now: Instant) -> DemandCounts {
+    pub fn counts(&mut self, now: Instant) -> CoreCounts {
         self.advance(now);
         self.counts
     }
@@ -71,7 +71,7 @@ impl DemandMeter {
     }
 }
 
-impl DemandCounts {
+impl CoreCounts {
     /// Returns the counts of two servers together.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
@@ -155,14 +155,14 @@ mod tests {
         other.handle_departure(at(60));
         let counts = one.counts(at(60)).plus(&other.counts(at(60)));
         assert_eq!(counts.since(&before).demand(), 30 * MS);
-        assert_eq!(before.since(&counts), DemandCounts::default(), "a server that has started anew");
+        assert_eq!(before.since(&counts), CoreCounts::default(), "a server that has started anew");
     }
 
     #[test]
     fn departure_from_an_idle_server_and_a_clock_set_back_count_nothing() {
         let mut meter = DemandMeter::new(1, at(50));
         meter.handle_departure(at(60));
-        assert_eq!(meter.counts(at(60)), DemandCounts::default());
+        assert_eq!(meter.counts(at(60)), CoreCounts::default());
         meter.handle_arrival(at(60));
         meter.handle_departure(at(0));
         assert_eq!(meter.counts(at(60)).demand(), Duration::ZERO);
