@@ -46,9 +46,9 @@ pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;
 pub use setup::{
     AccessSetup, CollectorUrl, DEFAULT_SCHEDULER, DEFAULT_TENANT, DeadlineRule, ExportProtocol, InstanceKind,
-    InstanceSetup, InstancesSetup, NoCollectorUrl, NoSchedulerUrl, ResourceSetup, SchedulerSetup,
-    SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup,
-    TenantSetup, TermsError, TlsFiles, partition_name,
+    InstanceSetup, InstancesSetup, NoCollectorUrl, NoSchedulerUrl, ReplicationSetup, ResourceSetup,
+    SchedulerSetup, SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions,
+    TenancySetup, TenantSetup, TermsError, TlsFiles, partition_name,
 };
 pub use sherwood_listener::{Io, Protocol};
 pub use sherwood_model::Slo;

@@ -10,8 +10,8 @@ use sherwood_path::{Rules, WriteTo};
 use sherwood_store::StoreOptions;
 
 use super::setup::{
-    AccessSetup, DeadlineRule, InstanceSetup, SchedulerSetup, SchedulerSource, SloSetup, SpanExport,
-    SpanRule, TenancySetup, TlsFiles,
+    AccessSetup, DeadlineRule, InstanceSetup, ReplicationSetup, SchedulerSetup, SchedulerSource, SloSetup,
+    SpanExport, SpanRule, TenancySetup, TlsFiles,
 };
 use sherwood_listener::{Address, Io, Protocol};
 
@@ -48,6 +48,8 @@ pub struct Config {
     pub schedulers: Vec<SchedulerSetup>,
     /// `[control]`: policy and period of the control loop.
     pub control: Control,
+    /// `[replication]`: the tiers whose copies are chosen; none without the table.
+    pub replication: Option<ReplicationSetup>,
     /// Address of the admin API and the gateway; none when they are off.
     pub admin: Option<SocketAddr>,
     /// Address of OTLP over gRPC; none when it is off.

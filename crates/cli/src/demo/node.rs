@@ -111,6 +111,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         slos: Vec::new(),
         deadlines: Vec::new(),
         schedulers: Vec::new(),
+        replication: None,
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options {

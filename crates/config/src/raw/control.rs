@@ -188,3 +188,34 @@ pub(crate) struct RawLama {
     #[schemars(extend("default" = 0.005), range(min = 0.001, max = 0.1))]
     pub(crate) grid: Key<f64>,
 }
+
+/// The number of [copies](replication.md#several-tiers) of calls in the tiers of an application,
+/// chosen while it runs.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawReplication {
+    /// One copy (`"none"`), sPARE's search, given factors, or a search through all.
+    #[schemars(extend("default" = "none", "enum" = ["none", "spare", "fixed", "exhaustive"]))]
+    pub(crate) policy: Key<String>,
+    /// Names of backends with `copies = "fixed"`, the one that users call first; 1 to 4.
+    #[schemars(extend("x-required" = true))]
+    pub(crate) tiers: Key<Vec<String>>,
+    /// Cores of each server, by tier; 1 to 1,024.
+    #[schemars(extend("x-default" = "2 in each tier"))]
+    pub(crate) cores: Key<Vec<u32>>,
+    /// For `"fixed"`: the copies of each call, by tier; 1 to 8.
+    #[schemars(extend("x-default" = "1 in each tier"))]
+    pub(crate) factors: Key<Vec<u32>>,
+    /// The latency of the first tier that is minimised.
+    #[schemars(extend("default" = "p99", "enum" = ["mean", "p95", "p99"]))]
+    pub(crate) target: Key<String>,
+    /// Largest accepted probability that copies of one request meet at a server of a later tier.
+    #[schemars(extend("default" = 0.5), range(min = 0.0, max = 1.0))]
+    pub(crate) collision_max: Key<f64>,
+    /// Length of a measurement of one choice.
+    #[schemars(extend("default" = "60s", "x-min" = "1s", "x-max" = "1h"))]
+    pub(crate) window: Key<Span>,
+    /// Most copies that a search tries in a tier.
+    #[schemars(extend("default" = 3), range(min = 1, max = 8))]
+    pub(crate) factor_max: Key<u8>,
+}

@@ -31,8 +31,8 @@ pub(super) use backend::{
     RawBackend, RawDeadlineClasses, RawDispatch, RawHedge, RawProbe, RawRamp, RawRetry, RawStale, RawWrites,
 };
 pub(super) use control::{
-    RawCliffhanger, RawControl, RawDeadline, RawFair, RawGuard, RawLama, RawScheduler, RawScopedSlo, RawSlo,
-    RawTao,
+    RawCliffhanger, RawControl, RawDeadline, RawFair, RawGuard, RawLama, RawReplication, RawScheduler,
+    RawScopedSlo, RawSlo, RawTao,
 };
 pub(super) use store::{
     RawCredentials, RawHeader, RawHeaderFile, RawStore, RawTickets, RawTicketsAccess, RawTls,
@@ -58,6 +58,7 @@ pub(crate) struct RawFile {
     pub(crate) deadline: Vec<Spanned<RawDeadline>>,
     pub(crate) scheduler: Vec<Spanned<RawScheduler>>,
     pub(crate) control: RawControl,
+    pub(crate) replication: Key<RawReplication>,
     pub(crate) admin: RawAdmin,
     pub(crate) otlp: RawOtlp,
 }

@@ -92,6 +92,7 @@ fn backend(
         refuse_shared_directory(store, seen, problems);
     }
     let options = dispatch::resolve(raw, problems);
+    dispatch::check_replicas(raw, &options, stores.len(), problems);
     BackendConfig {
         name: name(table, seen, problems),
         tickets: tickets::resolve(raw, &options, problems),

@@ -85,6 +85,20 @@ pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Opti
     draft.options
 }
 
+/// Refuses more copies of a call than there are replicas.
+pub(super) fn check_replicas(
+    raw: &RawBackend,
+    options: &Options,
+    replicas: usize,
+    problems: &mut Problems<'_>,
+) {
+    let RawDispatch { copies, factor, .. } = &raw.dispatch;
+    let origin = factor.as_ref().map(bytes).or(copies.as_ref().map(bytes));
+    if let (Some(origin), Err(error)) = (origin, options.validate_for(replicas)) {
+        problems.add(&origin, format!("[[backend]] {error}"));
+    }
+}
+
 /// Options that are valid so far, to which keys are applied.
 struct Draft<'d, 'p> {
     options: Options,

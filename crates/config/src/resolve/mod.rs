@@ -18,6 +18,7 @@ mod instances;
 mod partitions;
 mod policies;
 mod remote;
+mod replication;
 mod resources;
 mod schedulers;
 mod slos;
@@ -68,7 +69,8 @@ pub(super) fn resolve(
 ) -> Config {
     let memory = memory(&file.memory, flags, problems);
     let server = server(&file.server, flags, problems);
-    let backends = backends::resolve(&file.backend, problems);
+    let mut backends = backends::resolve(&file.backend, problems);
+    let replication = replication::resolve(&file.replication, &mut backends, problems);
     let declared = tenants::resolve(file, &backends, memory.total_bytes, problems);
     let partitions::Division { tenants, partitions } =
         partitions::resolve(&file.partition, &backends, memory.total_bytes, declared.as_ref(), problems);
@@ -100,6 +102,7 @@ pub(super) fn resolve(
         deadlines,
         schedulers,
         control,
+        replication,
         admin,
         otlp,
         spans,

@@ -1,6 +1,6 @@
 //! `tickets` of a backend's replicas: the schedulers that give turns to its calls.
 
-use sherwood_dispatch::{AdmitChoice, BalanceChoice, Options};
+use sherwood_dispatch::{AdmitChoice, BalanceChoice, CopiesChoice, Options};
 
 use crate::problem::Problems;
 use crate::raw::{RawBackend, RawStore, RawTickets, RawTicketsAccess};
@@ -34,6 +34,11 @@ pub(super) fn resolve(
     if dispatch.balance != BalanceChoice::Tickets {
         let message = "[[backend]] store.tickets has an effect with balance = \"tickets\" only; set \
                        dispatch.balance = \"tickets\", or remove it";
+        problems.add(&origin, message);
+    }
+    if dispatch.copies != CopiesChoice::One {
+        let message = "[[backend]] store.tickets: copies of a call would wait at several schedulers; set \
+                       dispatch.copies = \"one\", or remove tickets";
         problems.add(&origin, message);
     }
     let calls = u64::from(dispatch.in_flight_calls_max) * stores.len() as u64;

@@ -3,6 +3,7 @@
 mod access;
 mod deadlines;
 mod instances;
+mod replication;
 mod schedulers;
 mod slos;
 mod span_rule;
@@ -12,6 +13,7 @@ mod tenants;
 pub use access::{AccessSetup, TlsFiles};
 pub use deadlines::DeadlineRule;
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
+pub use replication::ReplicationSetup;
 pub use schedulers::DEFAULT_SCHEDULER;
 pub use schedulers::{NoSchedulerUrl, SchedulerSetup, SchedulerSource, SchedulerUrl};
 pub use slos::{SloScope, SloSetup};

@@ -16,6 +16,7 @@ mod recording;
 #[cfg(test)]
 mod reference;
 mod reload;
+mod replication;
 mod routes;
 mod standing;
 mod status_page;

@@ -11,9 +11,9 @@ use axum::routing::{MethodFilter, on};
 use super::operation::{Operation, Route, document};
 use super::{
     backends, control, events, exposition, history, hot_keys, invalidate, key_view, keys, mrc, partitions,
-    ready, recording, reload, standing, status_page, tenants,
+    ready, recording, reload, replication, standing, status_page, tenants,
 };
-use crate::control::{ControlView, DivisionView, SaidTrade, TenantsView};
+use crate::control::{ControlView, DivisionView, ReplicationView, SaidTrade, TenantsView};
 use crate::core::Core;
 use crate::gateway::{self, AskedRequest, RequestAnswer};
 use crate::{dashboard, traces};
@@ -302,6 +302,13 @@ fn control(routes: Routes) -> Routes {
                 .takes::<control::Change>()
                 .answers::<ControlView>()
                 .refuses(422, "The policy is unknown, or cannot be set on this node."),
+        )
+        .get(
+            "/v1/replication",
+            replication::show,
+            op("replication", "The copies of calls in the tiers of an application")
+                .answers::<ReplicationView>()
+                .refuses(404, "The node has no [replication]."),
         )
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod instances;
 mod losses;
 mod observation;
 mod rates;
+mod replication;
 mod tenants;
 mod tenants_view;
 mod total;
@@ -40,6 +41,7 @@ pub(crate) use admission::AdmissionTargets;
 pub(crate) use change::{ChangeError, ControlChange};
 pub(crate) use losses::Losses;
 pub(crate) use rates::RateLimits;
+pub(crate) use replication::{ReplicationView, Tiers};
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels, TenantRecord};
 pub(crate) use tenants_view::{DivisionView, TenantsView};
@@ -72,6 +74,8 @@ pub(crate) struct ControlParts {
     pub(crate) events: Arc<Events>,
     pub(crate) losses: Arc<Losses>,
     pub(crate) admission: AdmissionTargets,
+    /// The tiers whose copies are chosen; none without `[replication]`.
+    pub(crate) tiers: Option<Tiers>,
 }
 
 /// The control loop of a node, with the parts that it observes and controls.
@@ -94,7 +98,11 @@ impl Control {
         actuator: Box<dyn Actuator>,
         parts: ControlParts,
     ) -> Self {
-        let rounds = ControlLoop::new(levels, parts.admission.lever(), options, pins, parts.clock.now());
+        let now = parts.clock.now();
+        let mut rounds = ControlLoop::new(levels, parts.admission.lever(), options, pins, now);
+        if let Some(tiers) = &parts.tiers {
+            rounds = rounds.with_replication(tiers.lever(now));
+        }
         Self { rounds, merger: Merger::of_new([String::new()]), tenants, actuator, parts }
     }
 
@@ -256,14 +264,21 @@ impl Control {
         let cache = needs.cache.map(|needs| self.observe(now, &needs));
         let tenants =
             needs.tenants.and_then(|decides| Some(self.tenants.as_ref()?.traffic().observe(decides)));
-        self.take_in(now, Seen { cache, tenants });
+        let tiers = self.parts.tiers.as_ref().zip(needs.replication);
+        let replication = tiers.map(|(tiers, since)| tiers.observe(since));
+        self.take_in(now, Seen { cache, tenants, replication });
+    }
+
+    /// The choice of copies; none without `[replication]`.
+    pub(crate) fn replication(&self) -> Option<ReplicationView> {
+        self.parts.tiers.as_ref()?.view(&self.rounds)
     }
 
     /// Makes a decision among partitions now, whether it is due or not.
     pub(crate) fn decide(&mut self, now: Instant) {
         let needs = self.rounds.levels().needs();
         let seen = self.observe(now, &needs);
-        self.take_in(now, Seen { cache: Some(seen), tenants: None });
+        self.take_in(now, Seen { cache: Some(seen), ..Seen::default() });
     }
 
     /// Makes a step of the division among tenants now, whether it is due or not; does nothing
@@ -272,7 +287,7 @@ impl Control {
         let Some(tenants) = self.tenants() else { return };
         let decides = now >= tenants.levels().between().decides_at();
         let seen = tenants.traffic().observe(decides);
-        self.take_in(now, Seen { cache: None, tenants: Some(seen) });
+        self.take_in(now, Seen { tenants: Some(seen), ..Seen::default() });
     }
 
     fn take_in(&mut self, now: Instant, seen: Seen) {
@@ -306,11 +321,16 @@ impl Control {
     }
 
     fn say(&mut self, now: Instant, said: &Said) {
-        let ControlParts { names, events, admission, clock, .. } = &self.parts;
+        let ControlParts { names, events, admission, tiers, clock, .. } = &self.parts;
         match said {
             Said::Beta(change) => {
                 let (line, data) = admission.changed(change);
                 events.say("decision", line, data);
+            }
+            Said::Copies(decision) => {
+                if let Some((line, data)) = tiers.as_ref().map(|tiers| tiers.decided(decision)) {
+                    events.say("decision", line, data);
+                }
             }
             Said::Division(decision) => {
                 if let Some(harm) = &decision.harm {

@@ -47,6 +47,7 @@ impl Setup {
             slos: config.slos.clone(),
             deadlines: config.deadlines.clone(),
             schedulers: config.schedulers.clone(),
+            replication: config.replication.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
             listeners: listeners(config),

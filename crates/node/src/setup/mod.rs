@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use sherwood_cache::DeadlineOptions;
 use sherwood_config::{
-    AccessSetup, BatchMode, DeadlineRule, InstancesSetup, Protocol, SchedulerSetup, SchedulerSource,
-    SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
+    AccessSetup, BatchMode, DeadlineRule, InstancesSetup, Protocol, ReplicationSetup, SchedulerSetup,
+    SchedulerSource, SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
 };
 use sherwood_control::Pin;
 use sherwood_model::{BackendId, Slo, TenantId};
@@ -48,6 +48,8 @@ pub struct Setup {
     pub deadlines: Vec<DeadlineRule>,
     /// Schedulers that the HTTP port serves, with unique names.
     pub schedulers: Vec<SchedulerSetup>,
+    /// The tiers of an application whose copies are chosen; none chooses no copies.
+    pub replication: Option<ReplicationSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.

@@ -52,7 +52,7 @@ use crate::classes::Classes;
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
     Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, OwnCache, RateLimits,
-    TenantRecord,
+    TenantRecord, Tiers,
 };
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -417,6 +417,7 @@ impl Parts {
             events: Arc::new(Events::new(*clock)),
             losses: Arc::default(),
             admission: AdmissionTargets::new(&self.backends, Arc::clone(deadlines)),
+            tiers: setup.replication.clone().and_then(|tiers| Tiers::new(tiers, &self.backends)),
         }
     }
 

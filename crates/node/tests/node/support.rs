@@ -229,6 +229,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         slos: Vec::new(),
         deadlines: Vec::new(),
         schedulers: Vec::new(),
+        replication: None,
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options { delta: Duration::from_secs(3600), ..Default::default() },

@@ -244,6 +244,7 @@ impl Driven {
             slos: Vec::new(),
             deadlines: Vec::new(),
             schedulers: Vec::new(),
+            replication: None,
             instances: None,
             snapshot: None,
             control: simulated.knobs.control.clone(),

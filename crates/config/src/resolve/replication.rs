@@ -1,0 +1,121 @@
+//! `[replication]`: the tiers whose copies are chosen, and how.
+
+use sherwood_dispatch::CopiesChoice;
+use sherwood_model::BackendId;
+use sherwood_policy::replication::{ReplicationOptions, ReplicationPolicy, TargetLatency, TierOptions};
+
+use crate::meaning::BackendConfig;
+use crate::problem::{Origin, Problems};
+use crate::raw::{Key, RawReplication};
+use crate::scope::{Given, bytes, given};
+use crate::setup::ReplicationSetup;
+
+/// Cores of a server of which the configuration says nothing.
+const CORES: u32 = 2;
+
+/// Resolves `[replication]`, and has the backends that are tiers measured; none without the table.
+pub(super) fn resolve(
+    table: &Key<RawReplication>,
+    backends: &mut [BackendConfig],
+    problems: &mut Problems<'_>,
+) -> Option<ReplicationSetup> {
+    let table = table.as_ref()?;
+    let RawReplication { policy, tiers, cores, factors, target, collision_max, window, factor_max } =
+        table.get_ref();
+    let mut options = ReplicationOptions::default();
+    let names = given(tiers).map(|tiers| tiers.value).unwrap_or_default();
+    let ids =
+        tier_backends(&names, backends, given(tiers).map_or(bytes(table), |tiers| tiers.origin), problems);
+    let cores = each(cores, "cores", CORES, names.len(), problems);
+    let factors = each(factors, "factors", 1, names.len(), problems);
+    options.tiers = names.iter().zip(cores).zip(factors).map(tier).collect();
+    let mut change = |origin: &Origin, change: &dyn Fn(&mut ReplicationOptions)| {
+        let mut changed = options.clone();
+        change(&mut changed);
+        match changed.validate() {
+            Ok(()) => options = changed,
+            Err(error) => problems.add(origin, format!("[replication]: {error}")),
+        }
+    };
+    change(&bytes(table), &|_| ());
+    if let Some(Given { value, origin }) = given(collision_max) {
+        change(&origin, &|options| options.collision_max = value);
+    }
+    if let Some(Given { value, origin }) = given(window) {
+        change(&origin, &|options| options.window = value.0);
+    }
+    if let Some(Given { value, origin }) = given(factor_max) {
+        change(&origin, &|options| options.factor_max = value);
+    }
+    let mut refuse = |origin: &Origin, error: &dyn std::fmt::Display| {
+        problems.add(origin, format!("[replication]: {error}"));
+    };
+    if let Some(Given { value, origin }) = given(policy) {
+        match ReplicationPolicy::by_name(&value) {
+            Ok(policy) => options.policy = policy,
+            Err(error) => refuse(&origin, &error),
+        }
+    }
+    if let Some(Given { value, origin }) = given(target) {
+        match TargetLatency::by_name(&value) {
+            Ok(target) => options.target = target,
+            Err(error) => refuse(&origin, &error),
+        }
+    }
+    for (id, tier) in ids.iter().zip(&options.tiers) {
+        backends[id.index()].dispatch.cores = Some(tier.cores);
+    }
+    (ids.len() == options.tiers.len()).then_some(ReplicationSetup { options, backends: ids })
+}
+
+fn tier(((name, cores), factor): ((&String, u32), u32)) -> TierOptions {
+    TierOptions { name: name.clone(), cores, factor: u8::try_from(factor).unwrap_or(u8::MAX) }
+}
+
+/// Returns the backends with these names. Each has to have a number of copies that can be set.
+fn tier_backends(
+    names: &[String],
+    backends: &[BackendConfig],
+    origin: Origin,
+    problems: &mut Problems<'_>,
+) -> Vec<BackendId> {
+    let mut ids = Vec::new();
+    for name in names {
+        let Some(place) = backends.iter().position(|backend| backend.name == *name) else {
+            let known: Vec<_> = backends.iter().map(|backend| &*backend.name).collect();
+            let message =
+                format!("[replication] tiers: {name:?} is no [[backend]]; name one of {}", known.join(", "));
+            problems.add(&origin, message);
+            continue;
+        };
+        if !matches!(backends[place].dispatch.copies, CopiesChoice::Fixed { .. }) {
+            let message = format!(
+                "[replication] tiers: the copies of backend {name:?} are not a number that can be chosen; \
+                 set its dispatch.copies = \"fixed\""
+            );
+            problems.add(&origin, message);
+        }
+        ids.push(BackendId::from_index(place));
+    }
+    ids
+}
+
+/// Returns a number for each tier: the given ones, or the default for all.
+fn each(
+    key: &Key<Vec<u32>>,
+    name: &str,
+    default: u32,
+    tiers: usize,
+    problems: &mut Problems<'_>,
+) -> Vec<u32> {
+    let Some(Given { value, origin }) = given(key) else { return vec![default; tiers] };
+    if value.len() != tiers {
+        let message = format!(
+            "[replication] {name}: there are {} numbers for {tiers} tiers; give one for each",
+            value.len()
+        );
+        problems.add(&origin, message);
+        return vec![default; tiers];
+    }
+    value
+}
