@@ -272,8 +272,9 @@ mod tests {
             prop_assert_eq!(Some(at(&cells, &kept).latency), least);
         }
 
-        /// Greedy search finds the optimum in at most 6 tries, whatever varies most, where the gains
-        /// of a tier's copies get smaller from copy to copy and do not depend on the other tier.
+        /// Greedy search finds the optimum in at most 6 tries, whatever varies most, where the
+        /// gains of a tier's copies get smaller from copy to copy and do not depend on the other
+        /// tier.
         #[test]
         fn greedy_search_on_a_smooth_surface_finds_the_optimum_within_six_tries(
             gains in [0.0..400.0_f64, 0.0..400.0_f64],
