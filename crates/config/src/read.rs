@@ -124,12 +124,9 @@ fn sentence(path: &[String], message: &str, written: Option<&str>) -> String {
     }
 }
 
-/// Returns what to do about an unknown key of `table` that is known elsewhere, or planned.
+/// Returns what to do about an unknown key of `table` that is known elsewhere.
 fn moved(table: &[String], unknown: &str) -> Option<String> {
     let table: Vec<&str> = table.iter().map(String::as_str).collect();
-    if table == ["backend", "dispatch"] && DISPATCH_PLANNED.contains(&unknown) {
-        return Some(format!("no rule that is built uses key `{unknown}`: remove it"));
-    }
     let (.., place) = MOVED.iter().find(|(of, key, _)| *of == table && *key == unknown)?;
     Some(format!("unknown key `{unknown}`; it is elsewhere: write {place}"))
 }
@@ -146,9 +143,6 @@ const MOVED: [(&[&str], &str, &str); 9] = [
     (&["server"], "memory", "[memory] total = \"64MiB\""),
     (&["backend"], "retry", "[backend.dispatch.retry]"),
 ];
-
-/// Keys of `[backend.dispatch]` that belong to rules which are not built yet.
-const DISPATCH_PLANNED: [&str; 2] = ["extra", "cancel"];
 
 /// Prefix of messages about a key: `[memory] total: `.
 fn label(path: &[String]) -> String {
@@ -195,7 +189,7 @@ mod tests {
                  \"5s\"",
                 "a.toml:10:15: [control] band: \"x\" is not accepted; write a number",
                 "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, tenants, tenant, resource, slo, \
-                 deadline, scheduler, control, admin, otlp: did you mean `memory`?",
+                 deadline, scheduler, control, replication, admin, otlp: did you mean `memory`?",
             ]
         );
     }

@@ -126,7 +126,7 @@ fn valid_configuration_is_reported_with_its_memory() {
     let said = String::from_utf8(output.get_output().stdout.clone()).unwrap();
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines[0], format!("{example} is valid"));
-    assert_eq!(lines[1], "memory: 1GiB for the cache + 12MiB for 5 embedded stores = 1036MiB");
+    assert_eq!(lines[1], "memory: 1GiB for the cache + 12MiB for 8 embedded stores = 1036MiB");
     assert!(lines[2].starts_with("buffers: at most ") && lines.len() == 4, "{said}");
     assert!(
         lines[3].starts_with("not looked at: ") && lines[3].contains("`sherwood backend check`"),

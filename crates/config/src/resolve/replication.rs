@@ -22,13 +22,9 @@ pub(super) fn resolve(
     let table = table.as_ref()?;
     let RawReplication { policy, tiers, cores, factors, target, collision_max, window, factor_max } =
         table.get_ref();
-    let mut options = ReplicationOptions::default();
-    let names = given(tiers).map(|tiers| tiers.value).unwrap_or_default();
-    let ids =
-        tier_backends(&names, backends, given(tiers).map_or(bytes(table), |tiers| tiers.origin), problems);
-    let cores = each(cores, "cores", CORES, names.len(), problems);
-    let factors = each(factors, "factors", 1, names.len(), problems);
-    options.tiers = names.iter().zip(cores).zip(factors).map(tier).collect();
+    // What does not depend on the tiers is checked with one that is valid.
+    let any = TierOptions { name: String::new(), cores: CORES, factor: 1 };
+    let mut options = ReplicationOptions { tiers: vec![any], ..ReplicationOptions::default() };
     let mut change = |origin: &Origin, change: &dyn Fn(&mut ReplicationOptions)| {
         let mut changed = options.clone();
         change(&mut changed);
@@ -37,7 +33,6 @@ pub(super) fn resolve(
             Err(error) => problems.add(origin, format!("[replication]: {error}")),
         }
     };
-    change(&bytes(table), &|_| ());
     if let Some(Given { value, origin }) = given(collision_max) {
         change(&origin, &|options| options.collision_max = value);
     }
@@ -47,6 +42,15 @@ pub(super) fn resolve(
     if let Some(Given { value, origin }) = given(factor_max) {
         change(&origin, &|options| options.factor_max = value);
     }
+    let names = given(tiers).map(|tiers| tiers.value).unwrap_or_default();
+    let origin = given(tiers).map_or(bytes(table), |tiers| tiers.origin);
+    let cores = each(cores, "cores", CORES, names.len(), problems);
+    let factors = each(factors, "factors", 1, names.len(), problems);
+    options.tiers = names.iter().zip(cores).zip(factors).map(tier).collect();
+    if let Err(error) = options.validate() {
+        problems.add(&origin, format!("[replication]: {error}"));
+    }
+    let ids = tier_backends(&names, backends, origin, problems);
     let mut refuse = |origin: &Origin, error: &dyn std::fmt::Display| {
         problems.add(origin, format!("[replication]: {error}"));
     };

@@ -8,7 +8,7 @@ use crate::golden::{assert_current, indented};
 use crate::schema::{self, schema};
 
 /// Tables with a section of their own, in the order of the page; stores are those of backends.
-const SECTIONS: [(&str, &str, &str); 15] = [
+const SECTIONS: [(&str, &str, &str); 16] = [
     ("`[memory]`", "memory", "Memory"),
     ("`[server]`", "server", "Server"),
     ("`[[listener]]`", "listener", "Listener"),
@@ -22,6 +22,7 @@ const SECTIONS: [(&str, &str, &str); 15] = [
     ("`[[deadline]]`", "deadline", "Deadline"),
     ("`[[scheduler]]`", "scheduler", "Scheduler"),
     ("`[control]`", "control", "Control"),
+    ("`[replication]`", "replication", "Replication"),
     ("`[admin]`", "admin", "Admin"),
     ("`[otlp]`", "otlp", "Otlp"),
 ];

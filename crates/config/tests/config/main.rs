@@ -148,8 +148,8 @@ mod meaning {
         assert_eq!(
             names,
             [
-                "catalog", "prices", "similar", "measured", "sessions", "profiles", "items", "products",
-                "people", "orders"
+                "catalog", "prices", "similar", "measured", "sessions", "profiles", "regions", "items",
+                "products", "people", "orders"
             ]
         );
         let [catalog, prices, similar, ..] = &config.backends[..] else { panic!("three backends") };
@@ -173,17 +173,17 @@ mod meaning {
         assert_eq!(databases, [1, 1, 16, 1]);
         assert_eq!(
             config.memory_line(),
-            "memory: 1GiB for the cache + 12MiB for 5 embedded stores = 1036MiB"
+            "memory: 1GiB for the cache + 12MiB for 8 embedded stores = 1036MiB"
         );
         let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
         // The others have equal shares, to the byte.
-        let share = (448_u64 << 20) / 9;
-        assert!(initial.len() == 20 && initial[0].abs_diff(64 << 20) <= 1, "{initial:?}");
-        assert!(initial[1..10].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
-        let share = (512_u64 << 20) / 10;
-        assert!(initial[10..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (448_u64 << 20) / 10;
+        assert!(initial.len() == 22 && initial[0].abs_diff(64 << 20) <= 1, "{initial:?}");
+        assert!(initial[1..11].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (512_u64 << 20) / 11;
+        assert!(initial[11..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
-        assert_eq!((names[0], names[10]), ("catalog", "gold:catalog"));
+        assert_eq!((names[0], names[11]), ("catalog", "gold:catalog"));
     }
 
     #[test]

@@ -305,15 +305,45 @@ fn invalid_dispatcher_is_refused() {
         (
             "dispatch = { balance = \"fastest\" }",
             "a.toml:3:24: [[backend]] dispatch: `balance` is \"fastest\", which is no rule; choose power-of-two, \
-             round-robin, random, tickets, tickets-all",
+             round-robin, random, tickets, tickets-all, tokens, peak-ewma, c3, prequal",
+        ),
+        (
+            "dispatch = { copies = \"fixed\", factor = 3 }\nreplicas = [{ kind = \"synthetic\" }, { kind = \"synthetic\" }]",
+            "a.toml:3:41: [[backend]] setting up dispatch: `factor` is 3, must be 1 to 2, as each attempt goes to another \
+             replica; lower it, or add replicas",
+        ),
+        (
+            "dispatch = { factor = 2 }",
+            "a.toml:3:23: [[backend]] dispatch: `factor` has an effect with copies = \"fixed\", \"tied\" or \"idle\" only; \
+             choose that rule, or remove `factor`",
+        ),
+        (
+            "dispatch = { copies = \"hedge\", hedge = { percentile = 100 } }",
+            "a.toml:3:55: [[backend]] dispatch: `hedge.percentile` is 100 percent, must be 0.01 to 99.99; leave it out for \
+             the default",
+        ),
+        (
+            "dispatch = { balance = \"tokens\", tokens = 0 }",
+            "a.toml:3:43: [[backend]] setting up dispatch: `tokens` is 0, must be at least 1; raise it or leave it out for \
+             the default",
+        ),
+        (
+            "dispatch = { balance = \"tokens\", tokens = 4, in_flight_calls_max = 4 }",
+            "a.toml:3:43: [[backend]] dispatch: `tokens` and `in_flight_calls_max` are two names of one option with \
+             balance = \"tokens\"; remove one of them",
+        ),
+        (
+            "[replication]\ntiers = [\"b\"]",
+            "a.toml:4:9: [replication] tiers: \"b\" is no [[backend]]; name one of a",
         ),
         (
             "dispatch = { admit = \"slack\" }",
             "a.toml:3:22: [[backend]] dispatch: `admit` is \"slack\", which is no rule; choose open, deadline, delay",
         ),
         (
-            "dispatch = { copies = \"hedge\" }",
-            "a.toml:3:23: [[backend]] dispatch: `copies` is \"hedge\", a rule that is not built yet; choose one",
+            "dispatch = { copies = \"heged\" }",
+            "a.toml:3:23: [[backend]] dispatch: `copies` is \"heged\", which is no rule; choose one, fixed, hedge, tied, \
+             idle: did you mean \"hedge\"?",
         ),
         (
             "dispatch = { target = 0.03 }",
@@ -355,7 +385,8 @@ fn invalid_dispatcher_is_refused() {
         ),
         (
             "dispatch = { cancel = \"always\" }",
-            "a.toml:3:14: [[backend]] dispatch: no rule that is built uses key `cancel`: remove it",
+            "a.toml:3:23: [[backend]] dispatch: `cancel` has an effect with copies other than \"one\" only; choose that rule, or \
+             remove `cancel`",
         ),
         (
             "dispatch = { retry = { ratio = 0.1 }, extra_ratio = 0.1 }",

@@ -101,10 +101,17 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
             let rules = match name {
                 "alpha" | "beta" | "target" => "queue = 'edf'\nadmit = 'deadline'\n",
                 "target_delay" => "admit = 'delay'\n",
+                "tokens" | "lookups" | "age" => "balance = 'tokens'\n",
+                "extra" | "cancel" => "copies = 'hedge'\n",
+                "factor" => "copies = 'fixed'\n",
                 _ => "",
             };
+            let replicas = ["{ kind = 'synthetic' }"; 8].join(", ");
+            let store =
+                if name == "factor" { format!("replicas = [{replicas}]\n") } else { store.to_owned() };
             format!("{backend}{store}[backend.dispatch]\n{rules}")
         }
+        "Hedge" => format!("{backend}[backend.dispatch]\ncopies = 'hedge'\n[backend.dispatch.hedge]\n"),
         "Retry" => format!("{backend}[backend.dispatch.retry]\n"),
         "Probe" => format!("{backend}[backend.dispatch.probe]\n"),
         "Ramp" => format!("{backend}{store}[backend.ramp]\n"),
@@ -137,6 +144,10 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
         "Deadline" => "[[deadline]]\nwithin = '1s'\n".to_owned(),
         "Scheduler" => "[[scheduler]]\n".to_owned(),
         "Control" => "[control]\n".to_owned(),
+        "Replication" => {
+            let copies = "dispatch = { copies = 'fixed', factor = 1 }\n";
+            format!("{backend}{store}{copies}[replication]\ntiers = ['a']\n")
+        }
         "Guard" => "[control.guard]\n".to_owned(),
         "Tao" => "[control.tao]\n".to_owned(),
         "Cliffhanger" => "[control.cliffhanger]\n".to_owned(),

@@ -70,7 +70,7 @@ pub enum TargetLatency {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ReplicationError {
     /// An option is out of range.
-    #[error("cannot use {key} = {value}: the accepted range is {min} to {max}")]
+    #[error("`{key}` is {value}, must be {min} to {max}; leave it out for the default")]
     Range {
         /// Name of the option; durations are in seconds.
         key: &'static str,
@@ -82,7 +82,7 @@ pub enum ReplicationError {
         max: f64,
     },
     /// No choice has that name.
-    #[error("cannot use {key} = {name:?}: it is not known; choose one of {}{}", known.join(", "), did_you_mean(name, known))]
+    #[error("`{key}` is {name:?}, which is not known; choose one of {}{}", known.join(", "), did_you_mean(name, known))]
     Unknown {
         /// Name of the option.
         key: &'static str,
@@ -122,7 +122,7 @@ impl ReplicationOptions {
             let refusal = ReplicationError::Range { key, value, min, max };
             if (min..=max).contains(&value) { Ok(()) } else { Err(refusal) }
         };
-        range("tiers (their number)", tiers.len() as f64, 1.0, 4.0)?;
+        range("number of tiers", tiers.len() as f64, 1.0, 4.0)?;
         for TierOptions { name: _, cores, factor } in tiers {
             range("cores", f64::from(*cores), 1.0, 1_024.0)?;
             range("factors", f64::from(*factor), 1.0, 8.0)?;
@@ -208,30 +208,30 @@ mod tests {
         };
         assert_eq!(
             refused(|options| options.tiers.clear()),
-            "cannot use tiers (their number) = 0: the accepted range is 1 to 4"
+            "`number of tiers` is 0, must be 1 to 4; leave it out for the default"
         );
         assert_eq!(
             refused(|options| options.tiers[0].factor = 9),
-            "cannot use factors = 9: the accepted range is 1 to 8"
+            "`factors` is 9, must be 1 to 8; leave it out for the default"
         );
         assert_eq!(
             refused(|options| options.factor_max = 0),
-            "cannot use factor_max = 0: the accepted range is 1 to 8"
+            "`factor_max` is 0, must be 1 to 8; leave it out for the default"
         );
         assert_eq!(
             refused(|options| options.collision_max = f64::NAN),
-            "cannot use collision_max = NaN: the accepted range is 0 to 1"
+            "`collision_max` is NaN, must be 0 to 1; leave it out for the default"
         );
         assert_eq!(
             refused(|options| options.window = Duration::from_millis(500)),
-            "cannot use window = 0.5: the accepted range is 1 to 3600"
+            "`window` is 0.5, must be 1 to 3600; leave it out for the default"
         );
         let changes: [fn(&mut ReplicationOptions); 3] = [
             |options| options.tiers[0].cores = 0,
             |options| options.load_change = 0.0,
             |options| options.variability_change = 101.0,
         ];
-        assert!(changes.map(refused).iter().all(|refusal| refusal.starts_with("cannot use")));
+        assert!(changes.map(refused).iter().all(|refusal| refusal.contains("must be")));
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
         let refusal = ReplicationPolicy::by_name("spares").unwrap_err().to_string();
         assert_eq!(
             refusal,
-            "cannot use policy = \"spares\": it is not known; choose one of none, spare, fixed, exhaustive: did you mean \
+            "`policy` is \"spares\", which is not known; choose one of none, spare, fixed, exhaustive: did you mean \
              \"spare\"?"
         );
     }
