@@ -64,7 +64,7 @@ pub use policy::PolicyError;
 pub use recorded::{Requests, Trace, TraceStop};
 pub use requests::ScheduledRequest;
 pub use results::{Allocation, BackendSample, DominantRbc, LimitLine, Results, Sample};
-pub use settings::{Setting, SettingError};
+pub use settings::{RangeError, Setting, SettingError};
 pub use setup::{Knobs, Resize, Setup, SetupError};
 pub use verdict::{Tally, Verdict};
 pub use world::{Imbalance, Simulation};

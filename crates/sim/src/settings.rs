@@ -116,6 +116,29 @@ pub enum SettingError {
     },
 }
 
+/// The error of a number that is out of its range.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
+pub struct RangeError {
+    /// Key of the setting.
+    pub knob: &'static str,
+    /// The value given.
+    pub value: f64,
+    /// The accepted range.
+    pub accepted: &'static str,
+}
+
+/// Checks that a number is in its range, `least..=most`.
+pub(crate) fn check(
+    knob: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
+    accepted: &'static str,
+) -> Result<(), RangeError> {
+    if (least..=most).contains(&value) { Ok(()) } else { Err(RangeError { knob, value, accepted }) }
+}
+
 impl Knobs {
     /// The settings accepted by [`Knobs::set`].
     #[must_use]

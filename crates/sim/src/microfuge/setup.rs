@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use super::SERVERS;
 use super::policy::{Policy, PolicyError, Scheduling};
+use crate::settings::{RangeError, check};
 
 /// A run: policy, seed and settings.
 #[derive(Clone, Debug)]
@@ -156,15 +157,8 @@ pub enum SetupError {
     #[error(transparent)]
     Rate(#[from] ArrivalsError),
     /// A number is out of range.
-    #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
-    Knob {
-        /// Key of the setting.
-        knob: &'static str,
-        /// The value given.
-        value: f64,
-        /// The accepted range.
-        accepted: &'static str,
-    },
+    #[error(transparent)]
+    Range(#[from] RangeError),
 }
 
 impl Setup {
@@ -236,17 +230,6 @@ impl Setup {
     pub fn duration(&self) -> Duration {
         self.knobs.warm_up + self.knobs.measure
     }
-}
-
-fn check(
-    knob: &'static str,
-    value: f64,
-    least: f64,
-    most: f64,
-    accepted: &'static str,
-) -> Result<(), SetupError> {
-    let is_in_range = (least..=most).contains(&value);
-    if is_in_range { Ok(()) } else { Err(SetupError::Knob { knob, value, accepted }) }
 }
 
 #[cfg(test)]

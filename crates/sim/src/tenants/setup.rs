@@ -8,6 +8,7 @@ use sherwood_workload::tenants::{Decide, Published, Scenario, ScenarioError};
 use thiserror::Error;
 
 use super::policy::{BASELINE, Policy, PolicyError};
+use crate::settings::{RangeError, check};
 
 /// A run: scenario, policy, seed, scale and settings.
 #[derive(Clone, Debug)]
@@ -111,15 +112,8 @@ pub enum SetupError {
     #[error(transparent)]
     Levels(#[from] sherwood_policy::TwoLevelsError),
     /// A number is out of range.
-    #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
-    Knob {
-        /// Key of the setting.
-        knob: &'static str,
-        /// The value given.
-        value: f64,
-        /// The accepted range.
-        accepted: &'static str,
-    },
+    #[error(transparent)]
+    Range(#[from] RangeError),
 }
 
 /// Share of the keys that miss ratio curves are sampled from at full size.
@@ -190,15 +184,4 @@ impl Setup {
         let scenario = self.scenario();
         scenario.warm_up.0 + scenario.measure.0
     }
-}
-
-fn check(
-    knob: &'static str,
-    value: f64,
-    least: f64,
-    most: f64,
-    accepted: &'static str,
-) -> Result<(), SetupError> {
-    let is_in_range = (least..=most).contains(&value);
-    if is_in_range { Ok(()) } else { Err(SetupError::Knob { knob, value, accepted }) }
 }

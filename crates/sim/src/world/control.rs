@@ -1,10 +1,23 @@
 //! Rounds of a node's control loop. Plans take effect here and nowhere else.
 
-use sherwood_control::{Act, Said, Seen};
-use sherwood_model::{DemandKind, Plan, Rates, ResourceId, ResourceKind, TenantId};
+use sherwood_control::{Act, Admission, ControlLoop, Levels, Pin, Said, Seen};
+use sherwood_model::{DemandKind, Instant, Plan, Rates, ResourceId, ResourceKind, TenantId};
+use sherwood_policy::{Controller, Options, by_name};
 
 use super::node::{Node, SizedCache};
 use super::{Family, Simulation};
+
+/// Returns a control loop that leaves the cache divided into these budgets.
+pub(crate) fn fixed_division(admission: Admission, budgets: Vec<u64>) -> ControlLoop {
+    let options = Options::default();
+    let policy = by_name(STATIC, &options).expect("there is such a policy");
+    let pins = vec![Pin::default(); budgets.len()];
+    let controller = Controller::new(policy, &options, vec![STATIC.to_owned(); budgets.len()], budgets);
+    ControlLoop::new(Levels::One(Box::new(controller)), admission, options, pins, Instant::ZERO)
+}
+
+/// Policy that leaves the sizes of partitions unchanged.
+const STATIC: &str = "static";
 
 impl<F: Family> Simulation<F> {
     /// Passes an observation to a node's control loop, and returns the actions (acts) that it

@@ -33,6 +33,7 @@ use std::time::Duration;
 use sherwood_model::{BackendId, Instant};
 use sherwood_workload::Rng;
 
+pub(crate) use control::fixed_division;
 pub(crate) use family::{Ask, AskedWrite, Family, Live};
 pub(crate) use gate::Network;
 pub use imbalance::Imbalance;

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use sherwood_cache::{Cache, DeadlineOptions, Options as CacheOptions, Partition, charge};
-use sherwood_control::{Admission, ControlLoop, Levels, Pin};
+use sherwood_control::Admission;
 use sherwood_model::{DeadlineClasses, Instant, SeededState, TenantId};
 use sherwood_path::{BackendOptions, Placement, Rules};
-use sherwood_policy::{Controller, Options, by_name};
 use sherwood_workload::ReadTimes;
 
 use super::{BACKEND, MicroFuge, PARTITION, VALUE_BYTES, World};
@@ -17,7 +16,7 @@ use crate::microfuge::policy::{Caching, Policy};
 use crate::microfuge::results::Recorder;
 use crate::microfuge::setup::{Setup, SetupError};
 use crate::traffic::stream;
-use crate::world::{Machine, Node, Servers};
+use crate::world::{Machine, Node, Servers, fixed_division};
 
 /// Returns the world before its first event.
 pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
@@ -35,7 +34,7 @@ pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
     };
     let target = options.dispatch.admit.target();
     let admission = Admission::new(target.map(|target| (BACKEND, target)));
-    let control = control_loop(admission, cache.total_bytes());
+    let control = fixed_division(admission, vec![cache.total_bytes()]);
     let machine = Machine::new(options, Instant::ZERO, hash)?;
     let node = Node::new(cache, vec![machine], control, vec![(TenantId(0), BACKEND)]);
     let family = MicroFuge {
@@ -74,16 +73,5 @@ fn cache(setup: &Setup, policy: &Policy, hash: SeededState) -> Result<Cache, Set
     Ok(Cache::new(options, &[partition], hash)?)
 }
 
-/// Returns a control loop that leaves the division of the cache unchanged.
-fn control_loop(admission: Admission, total_bytes: u64) -> ControlLoop {
-    let options = Options::default();
-    let policy = by_name(STATIC, &options).expect("there is such a policy");
-    let controller = Controller::new(policy, &options, vec![STATIC.to_owned()], vec![total_bytes]);
-    let levels = Levels::One(Box::new(controller));
-    ControlLoop::new(levels, admission, options, vec![Pin::default()], Instant::ZERO)
-}
-
-/// Policy that leaves the sizes of partitions unchanged.
-const STATIC: &str = "static";
 /// Number of the random stream with which the dispatcher chooses replicas.
 const ROUTES: u64 = 1;
