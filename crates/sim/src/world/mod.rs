@@ -19,6 +19,8 @@ mod control;
 mod family;
 mod gate;
 mod imbalance;
+#[cfg_attr(not(test), expect(dead_code, reason = "the set-up that has neighbours follows"))]
+mod interference;
 mod network;
 mod node;
 mod observe;
@@ -26,6 +28,8 @@ mod requests;
 mod resize;
 mod servers;
 mod service;
+#[cfg_attr(not(test), expect(dead_code, reason = "the set-up that shares cores follows"))]
+mod sharing;
 mod writes;
 
 use std::time::Duration;
