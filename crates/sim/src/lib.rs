@@ -18,7 +18,8 @@
 //! are drawn, or those of a [`Trace`] that the caller opens.
 //!
 //! All set-ups (kinds of simulation) share one world, [`Simulation`]: [`World`] simulates
-//! application servers in front of backends; [`microfuge`] and [`tenants`] contain the others.
+//! application servers in front of backends; [`microfuge`], [`spare`] and [`tenants`] contain the
+//! others.
 //!
 //! ```
 //! use sherwood_sim::{Setup, World};
@@ -51,6 +52,7 @@ mod settings;
 mod setup;
 mod sizes;
 mod slab;
+pub mod spare;
 mod statistics;
 pub mod tenants;
 mod traffic;

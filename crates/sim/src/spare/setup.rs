@@ -1,0 +1,99 @@
+//! Setup of a run.
+
+use std::time::Duration;
+
+use sherwood_model::Instant;
+use thiserror::Error;
+
+use super::policy::{Policy, PolicyError};
+use super::scenario::Scenario;
+use crate::settings::{RangeError, check};
+
+/// A run: scenario, policy, seed and settings.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Name of one of [`policies`](super::policies).
+    pub policy: String,
+    /// Seed of every draw: runs with one seed have the same pages and the same neighbours under
+    /// every policy.
+    pub seed: u64,
+    /// Settings, which [`Setup::set`] changes by name.
+    pub knobs: Knobs,
+}
+
+/// Settings of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Knobs {
+    /// Pages per second, 0.001 to 10,000.
+    pub rate: f64,
+    /// Tiers whose servers have neighbours: the second (1), both (2), or the first (3).
+    pub pattern: u8,
+    /// Number of servers of each tier, 1 to 1,024.
+    pub servers: [u16; 2],
+    /// Time before the measurement.
+    pub warm_up: Duration,
+    /// Measured time.
+    pub measure: Duration,
+}
+
+/// Reason why a run cannot be set up.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SetupError {
+    /// No such policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The dispatcher of a tier cannot be built.
+    #[error(transparent)]
+    Dispatch(#[from] sherwood_dispatch::OptionsError),
+    /// The cache cannot be built.
+    #[error(transparent)]
+    Cache(#[from] sherwood_cache::OptionsError),
+    /// The rate of pages is out of range.
+    #[error(transparent)]
+    Rate(#[from] sherwood_workload::ArrivalsError),
+    /// A number is out of range.
+    #[error(transparent)]
+    Range(#[from] RangeError),
+}
+
+impl Setup {
+    /// Returns a run with the default settings.
+    #[must_use]
+    pub fn new(scenario: Scenario, policy: &str, seed: u64) -> Self {
+        let knobs = Knobs {
+            rate: scenario.rate,
+            pattern: 2,
+            servers: [36, 12],
+            warm_up: Duration::from_secs(60),
+            measure: Duration::from_secs(600),
+        };
+        Self { scenario, policy: policy.to_owned(), seed, knobs }
+    }
+
+    /// Returns the policy, and checks that every number is in its range.
+    pub(super) fn validate(&self) -> Result<Policy, SetupError> {
+        let Knobs { rate, pattern, servers, warm_up, measure } = self.knobs;
+        check("rate", rate, 1e-3, 1e4, "0.001 to 10000 pages a second")?;
+        check("pattern", pattern.into(), 1.0, 3.0, "1 to 3")?;
+        for servers in servers {
+            check("servers", servers.into(), 1.0, 1_024.0, "1 to 1024 in each tier")?;
+        }
+        check("seconds of warm-up", warm_up.as_secs_f64(), 0.0, 1e5, "0 to 100000")?;
+        check("seconds of measurement", measure.as_secs_f64(), 1e-3, 1e5, "0.001 to 100000")?;
+        Ok(Policy::by_name(&self.policy)?)
+    }
+
+    /// Time at which the measurement begins.
+    #[must_use]
+    pub fn measured_from(&self) -> Instant {
+        Instant::ZERO + self.knobs.warm_up
+    }
+
+    /// Simulated time of the run, warm-up and measurement.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.knobs.warm_up + self.knobs.measure
+    }
+}
