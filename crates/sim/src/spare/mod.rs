@@ -16,20 +16,34 @@
 //! and policies, and so are the times of neighbours. What copies differ in is the slowdown of their
 //! server.
 //!
+//! ```
+//! use sherwood_sim::spare::{Scenario, Setup, World};
+//!
+//! let mut setup = Setup::new(Scenario::by_name("spare-solr").expect("known"), "none", 1);
+//! setup.set("seconds", "5+60")?;
+//! let mut world = World::new(&setup)?;
+//! world.advance(world.end())?;
+//! let results = world.results();
+//! assert!(results.complete && results.requests > 2_000);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! R. Birke, J. F. Pérez, Z. Qiu, M. Björkqvist and L. Y. Chen, *sPARE: Partial Replication for
 //! Multi-tier Applications in the Cloud*, IEEE Transactions on Parallel and Distributed Systems.
 
-#![expect(dead_code, reason = "the world of these scenarios follows")]
-
 mod key;
 mod policy;
+mod results;
 mod scenario;
 mod settings;
 mod setup;
+mod world;
 
 pub use policy::{Policy, policies};
+pub use results::{Results, Sample};
 pub use scenario::{SCENARIOS, Scenario};
 pub use setup::{Knobs, Setup, SetupError};
+pub use world::{Spare, World};
 
 use sherwood_model::BackendId;
 

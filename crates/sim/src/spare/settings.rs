@@ -18,7 +18,8 @@ impl Setup {
         &SETTINGS
     }
 
-    /// Changes one setting. Whether a number is in its range is checked later.
+    /// Changes one setting. Whether a number is in its range is checked by
+    /// [`World::new`](super::World::new).
     ///
     /// # Errors
     /// If there is no such setting, or the value is not of its form.

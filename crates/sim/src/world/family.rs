@@ -3,6 +3,7 @@
 use std::hash::Hash;
 use std::time::Duration;
 
+use sherwood_dispatch::LeaseAction;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, ReplicaId, TenantId};
 use sherwood_path::{FetchKey, Query, QueryFetch, Request, WriteOptions};
 
@@ -65,6 +66,10 @@ pub(crate) trait Family: Sized {
     fn takes(_: &mut Simulation<Self>, _request: u32, _: &QueryFetch<Self::Key>) -> bool {
         false
     }
+
+    /// Called when a lease of a node at a backend has got a slot of a replica, or has ended without.
+    #[inline]
+    fn leased(_: &mut Simulation<Self>, _: BackendId, _: LeaseAction) {}
 
     /// Called when a node calls a replica of a backend for `_keys` keys.
     #[inline]

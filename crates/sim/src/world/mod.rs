@@ -19,7 +19,6 @@ mod control;
 mod family;
 mod gate;
 mod imbalance;
-#[cfg_attr(not(test), expect(dead_code, reason = "the set-up that has neighbours follows"))]
 mod interference;
 mod network;
 mod node;
@@ -28,7 +27,6 @@ mod requests;
 mod resize;
 mod servers;
 mod service;
-#[cfg_attr(not(test), expect(dead_code, reason = "the set-up that shares cores follows"))]
 mod sharing;
 mod writes;
 
@@ -41,10 +39,12 @@ pub(crate) use control::fixed_division;
 pub(crate) use family::{Ask, AskedWrite, Family, Live};
 pub(crate) use gate::Network;
 pub use imbalance::Imbalance;
-pub(crate) use node::{Machine, Node, Waiter};
+pub(crate) use interference::{Interference, Neighbours};
+pub(crate) use node::{Machine, Node, SizedCache, Waiter};
 pub(crate) use observe::curve;
 pub(crate) use resize::Resizing;
 pub(crate) use servers::{Job, Servers, Work};
+pub(crate) use sharing::Sharing;
 
 use crate::events::EventQueue;
 use crate::slab::Slab;

@@ -1,0 +1,209 @@
+//! The set-up (kind of simulation) of sPARE: pages, whose copies ask queries of a second tier.
+
+mod build;
+mod copies;
+mod servers;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sherwood_dispatch::{LeaseAction, LeaseId};
+use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId, RequestId};
+use sherwood_path::{FetchKey, Query, Staleness};
+use sherwood_workload::{Arrivals, Rng};
+
+use super::key::Key;
+use super::policy::TIMEOUT;
+use super::results::{Recorder, Results, Sample};
+use super::scenario::Sizes;
+use super::setup::{Setup, SetupError};
+use super::{PAGES, QUERIES};
+use crate::slab::Slab;
+use crate::world::{Ask, Family, Imbalance, Job, Live, Simulation};
+use copies::PageCopy;
+use servers::Server;
+
+/// A simulated run.
+///
+/// Call [`World::advance`] with increasing times up to [`World::end`], then [`World::results`].
+///
+/// # Memory
+/// Pages in flight, of which there are as many as arrive within the timeout if the servers are
+/// overloaded, and a sample for each ten seconds.
+pub type World = Simulation<Spare>;
+
+/// An application of two tiers, with replication.
+pub struct Spare {
+    setup: Setup,
+    arrivals: Arrivals,
+    arrival_draws: Rng,
+    sizes: Sizes,
+    /// Number of pages that have arrived.
+    pages: u64,
+    /// Number of queries that were asked, for all copies of pages.
+    queries: u64,
+    /// The servers of each tier.
+    servers: [Vec<Server>; 2],
+    /// The copies of pages that are being made.
+    copies: Slab<PageCopy>,
+    /// The copies that hold a connection to the second tier, or wait for one.
+    connections: BTreeMap<LeaseId, u32>,
+    recorder: Recorder,
+}
+
+/// Events of users and servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A user asks for a page.
+    Arrive,
+    /// A call at a server may have ended.
+    Served { tier: BackendId, server: ReplicaId },
+    /// The interference at a server changes.
+    Neighbours { tier: BackendId, server: ReplicaId },
+    /// Ten seconds are over.
+    Sample,
+}
+
+/// The sender of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sender {
+    /// A user, who asks for the page with this number.
+    User { page: u64 },
+    /// A copy of a page, which asks a query.
+    Copy { copy: u32 },
+}
+
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// The only node.
+const NODE: u16 = 0;
+/// Bytes of each answer, which nothing depends on.
+const BYTES: u32 = 1;
+
+impl Family for Spare {
+    type Key = Key;
+    type Client = Sender;
+    type Event = Event;
+
+    fn happen(world: &mut World, event: Event) {
+        match event {
+            Event::Arrive => world.send_page(),
+            Event::Served { tier, server } => world.end_served(tier, server),
+            Event::Neighbours { tier, server } => world.change_interference(tier, server),
+            Event::Sample => world.sample(),
+        }
+    }
+
+    fn ask(&mut self, _: Instant, sender: &mut Sender) -> Ask<Key> {
+        let (backend, page, key) = match *sender {
+            Sender::User { page } => (PAGES, page, Key::page(page, self.sizes.page(page))),
+            Sender::Copy { copy } => {
+                let key = self.next_query(copy);
+                (QUERIES, key.page, key)
+            }
+        };
+        let query = Query {
+            backend,
+            partition: PartitionId(backend.0),
+            keys: vec![key],
+            demand: Demand { request: RequestId::new(page + 1), ..Demand::default() },
+            timeout: TIMEOUT,
+            staleness: Staleness::default(),
+        };
+        Ask { queries: vec![query], writes: Vec::new() }
+    }
+
+    fn finish(world: &mut World, live: Live<Key, Sender>, _: FinishedRequest) {
+        let (now, latency) = (world.now, world.now - live.began);
+        match live.client {
+            Sender::User { page } => {
+                let answers = live.request.iter().flat_map(|request| request.answers());
+                let is_error = answers.filter(|(.., answer)| answer.error.is_some()).count() > 0;
+                let Spare { recorder, sizes, .. } = &mut world.family;
+                recorder.ended(now, PAGES.index(), latency);
+                recorder.page(now, sizes.whole(page), is_error);
+            }
+            Sender::Copy { copy } => {
+                world.family.recorder.ended(now, QUERIES.index(), latency);
+                world.go_on(copy);
+            }
+        }
+    }
+
+    fn leased(world: &mut World, _: BackendId, action: LeaseAction) {
+        world.connect(action);
+    }
+
+    fn serve(world: &mut World, backend: BackendId, job: u32) {
+        world.start_call(backend, job);
+    }
+
+    fn service_time(&mut self, _: Instant, _: BackendId, _: &Job<Key>) -> Duration {
+        // Only probes, which servers that are always up do not get, are served in this way.
+        Duration::ZERO
+    }
+
+    fn read(&mut self, _: BackendId, _: ReplicaId, _: Instant, _: &FetchKey<Key>) -> u32 {
+        BYTES
+    }
+}
+
+impl World {
+    /// Returns the simulation of a run at its start.
+    ///
+    /// # Errors
+    /// If the policy does not exist or a number is out of range.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let mut world = build::world(setup)?;
+        world.schedule_page();
+        world.schedule_neighbours();
+        world.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
+        Ok(world)
+    }
+
+    /// Samples of the run so far, one for each ten seconds.
+    #[must_use]
+    pub fn samples(&self) -> &[Sample] {
+        self.family.recorder.samples()
+    }
+
+    /// Processes all events before `until` and then checks that all counters balance. If `until` is
+    /// the end of the run, events at the end are included.
+    ///
+    /// # Errors
+    /// If they do not balance, which is a bug.
+    pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
+        self.run(until)
+    }
+
+    /// Returns the results of the run so far.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        self.family.recorder.results(&self.family.setup, FACTORS, self.now >= self.end)
+    }
+
+    /// Sends a request for the next page.
+    fn send_page(&mut self) {
+        let page = self.family.pages;
+        self.family.pages += 1;
+        let request = self.begin(NODE, self.now, Sender::User { page });
+        self.arrive(request);
+        self.schedule_page();
+    }
+
+    fn schedule_page(&mut self) {
+        let Spare { arrivals, arrival_draws, .. } = &mut self.family;
+        let at = self.now + arrivals.next_gap(arrival_draws);
+        self.schedule(at, Event::Arrive);
+    }
+
+    fn sample(&mut self) {
+        self.family.recorder.sample(self.now, FACTORS);
+        self.schedule(self.now + SAMPLE_EVERY, Event::Sample);
+    }
+}
+
+/// Number of copies of a page and of a query.
+const FACTORS: [u8; 2] = [1, 1];
+
+#[cfg(test)]
+mod tests;
