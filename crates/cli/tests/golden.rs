@@ -66,7 +66,8 @@ const ONERF: [&str; 7] = [
 fn results_of_backend_scenarios_are_unchanged() {
     let list = json(&["list"]);
     let scenarios = names(&list["scenarios"]).into_iter();
-    for scenario in scenarios.filter(|name| name != "microfuge" && !name.starts_with("hare-")) {
+    let is_other = |name: &str| ["microfuge", "spare-", "hare-"].iter().any(|kind| name.starts_with(kind));
+    for scenario in scenarios.filter(|name| !is_other(name)) {
         let mut further: Vec<(&str, &[&str])> = vec![
             ("robinhood", &["--set=resize=100000", "--set=stale=2", "--set=eviction=s3-fifo"]),
             ("robinhood", &["--sample=1/4", "--set=servers=2"]),
@@ -88,6 +89,16 @@ fn results_of_scenario_microfuge_are_unchanged() {
         ("memcached+p2c", &["--seed=2", "--set=slots=2"]),
     ];
     check("microfuge", &names(&json(&["list"])["microfuge"]["policies"]), &settings, &further);
+}
+
+#[test]
+fn results_of_spare_scenarios_are_unchanged() {
+    let policies = names(&json(&["list"])["spare"]["policies"]);
+    let further: [(&str, &[&str]); 2] =
+        [("none", &["--set=pattern=1", "--set=servers=8+8"]), ("none", &["--set=pattern=3", "--seed=2"])];
+    for scenario in ["spare-mediawiki", "spare-solr"] {
+        check(scenario, &policies, &["--set=seconds=5+15"], &further);
+    }
 }
 
 #[test]

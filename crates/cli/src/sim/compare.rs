@@ -17,7 +17,7 @@ use super::onerf::report::Limits;
 use super::onerf::subject::{Subject, subjects};
 use super::onerf::{self, hits};
 use super::report::{self, Section};
-use super::{microfuge, sweep, tenants};
+use super::{microfuge, spare, sweep, tenants};
 use crate::exit::Failure;
 use crate::out;
 
@@ -29,6 +29,7 @@ use crate::out;
   sherwood sim compare --scenario ramp-7-quick --seeds 1,2,3,4,5 --json
   sherwood sim compare --scenario microfuge --seeds 1,2,3,4,5 --report deadlines.html
   sherwood sim compare --scenario hare-working-set,hare-skew --report tenants.html
+  sherwood sim compare --scenario spare-mediawiki,spare-solr --set rate=5,10
 
 Runs are kept in the directory of --results as they finish. The same command goes on with those that
 are missing; results of another build or of other settings are made anew. With several seeds,
@@ -64,6 +65,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let comparison = Comparison::of(&[microfuge::Microfuge], &policies, batch, microfuge::values)?;
         let sections = microfuge::sections(&comparison);
         return args.show("Deadlines in front of a slow store", &comparison, None, &sections);
+    }
+    if spare::is_asked_for(scenarios)? {
+        args.refuse_plots("sPARE")?;
+        let policies = policies.chosen_or(spare::policies());
+        let find = |name: &String| spare::Application::find(name);
+        let applications = distinct(scenarios).iter().map(find).collect::<Result<Vec<_>, _>>()?;
+        let comparison = Comparison::of(&applications, &policies, batch, sweep::listed)?;
+        let sections = spare::sections(&comparison);
+        return args.show("Replicated calls in two tiers", &comparison, None, &sections);
     }
     if tenants::is_asked_for(scenarios)? {
         args.refuse_plots("tenants")?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use sherwood_policy::available_without_options;
-use sherwood_sim::{Knobs, Setting, microfuge, tenants};
+use sherwood_sim::{Knobs, Setting, microfuge, spare, tenants};
 use sherwood_workload::onerf::{Model, Profile, Scenario};
 use sherwood_workload::tenants::{Published, SCENARIOS};
 
@@ -30,10 +30,11 @@ struct List {
     scales: Vec<ScaleLine>,
     settings: Vec<SettingLine>,
     microfuge: OwnLists,
+    spare: OwnLists,
     tenants: OwnLists,
 }
 
-/// Policies and settings that one scenario, or those of tenants, have instead of the others.
+/// Policies and settings that one scenario, or those of one kind, have instead of the others.
 #[derive(Serialize)]
 struct OwnLists {
     policies: Vec<PolicyLine>,
@@ -122,6 +123,16 @@ impl List {
                 measure_min: minutes(scenario.measure.0),
             })
         });
+        let of_spare = spare::SCENARIOS.iter().map(|scenario| {
+            let default = spare::Setup::new(*scenario, "none", 1).knobs;
+            ScenarioLine {
+                name: scenario.name.to_owned(),
+                paper: Some(scenario.about.to_owned()),
+                warmup_min: minutes(default.warm_up),
+                measure_min: minutes(default.measure),
+            }
+        });
+        let copies = |policy: &spare::Policy| PolicyLine { name: policy.name, about: policy.about };
         let between = |policy: &tenants::Policy| PolicyLine { name: policy.name, about: policy.about };
         Self {
             scenarios: model
@@ -129,6 +140,7 @@ impl List {
                 .iter()
                 .map(scenario)
                 .chain([microfuge_line])
+                .chain(of_spare)
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),
@@ -137,6 +149,10 @@ impl List {
             microfuge: OwnLists {
                 policies: microfuge::policies().iter().map(policy).collect(),
                 settings: microfuge::Setup::settings().iter().copied().map(setting).collect(),
+            },
+            spare: OwnLists {
+                policies: spare::policies().iter().map(copies).collect(),
+                settings: spare::Setup::settings().iter().copied().map(setting).collect(),
             },
             tenants: OwnLists {
                 policies: tenants::policies().iter().map(between).collect(),
@@ -170,7 +186,12 @@ impl List {
             }
         };
         settings(&mut text, &self.settings);
-        for (of, lists) in [("microfuge", &self.microfuge), ("scenarios of tenants", &self.tenants)] {
+        let lists = [
+            ("microfuge", &self.microfuge),
+            ("scenarios of sPARE", &self.spare),
+            ("scenarios of tenants", &self.tenants),
+        ];
+        for (of, lists) in lists {
             let _ = writeln!(text, "\nPolicies of {of}");
             for PolicyLine { name, about } in &lists.policies {
                 let _ = writeln!(text, "  {name:<24} {about}");

@@ -18,6 +18,7 @@ mod progress;
 mod record;
 mod report;
 mod run;
+mod spare;
 mod study;
 mod sweep;
 mod table;

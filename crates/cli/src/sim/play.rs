@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sherwood_model::Instant;
-use sherwood_sim::{Halt, Imbalance, TraceStop, World, microfuge, tenants};
+use sherwood_sim::{Halt, Imbalance, TraceStop, World, microfuge, spare, tenants};
 
 use crate::exit::Failure;
 
@@ -57,6 +57,7 @@ macro_rules! played {
 
 played!(World, Halt, 10, queries);
 played!(microfuge::World, Imbalance, 1, requests);
+played!(spare::World, Imbalance, 10, queries);
 played!(tenants::World, Imbalance, 1, requests);
 
 /// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns

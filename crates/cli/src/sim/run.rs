@@ -10,7 +10,7 @@ use super::flags::{Flags, known_policy};
 use super::onerf::subject::Subject;
 use super::play::{self, Played};
 use super::study::{KeptOf, Run, Study};
-use super::{microfuge, progress, tenants};
+use super::{microfuge, progress, spare, tenants};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -23,6 +23,7 @@ use crate::out;
   sherwood sim run --scenario none --policy equal --set minutes=5+5 --series none.csv
   sherwood sim run --scenario our-shop.json --policy robinhood
   sherwood sim run --scenario microfuge --policy memcached --set clients=96
+  sherwood sim run --scenario spare-mediawiki --policy none --set pattern=1
   sherwood sim run --scenario hare-working-set --policy hare --set keys=16
   sherwood sim run --scenario examples/tenants/two-levels.json --policy hare --set within=robinhood
   sherwood sim run --scenario onerf-spikes --policy robinhood --scale 1 --sample 1/16
@@ -35,8 +36,8 @@ pub(crate) struct Args {
     /// Scenario of the list, or of a file: what happens to the backends, or what tenants ask for
     #[arg(long, value_name = "NAME|FILE.json[#NAME]|FILE.toml")]
     scenario: String,
-    /// Policy that divides the caches, within a tenant or between tenants; or, in microfuge, set-up
-    /// of cache, queues and admission
+    /// Policy that divides the caches, within a tenant or between tenants; or set-up of cache,
+    /// queues and admission in microfuge, of servers and copies in scenarios of sPARE
     #[arg(long, value_name = "NAME", value_parser = known_policy())]
     policy: String,
     /// Seed of every draw
@@ -56,6 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let scenario = std::slice::from_ref(&args.scenario);
     if microfuge::is_asked_for(scenario)? {
         one(&microfuge::Microfuge, args)
+    } else if spare::is_asked_for(scenario)? {
+        one(&spare::Application::find(&args.scenario)?, args)
     } else if tenants::is_asked_for(scenario)? {
         one(&tenants::Subject::find(&args.scenario)?, args)
     } else {

@@ -1,0 +1,7 @@
+//! Scenarios of sPARE, which have their own policies and settings.
+
+mod report;
+mod study;
+
+pub(super) use report::sections;
+pub(super) use study::{Application, is_asked_for, policies};
