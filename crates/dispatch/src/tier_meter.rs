@@ -98,9 +98,12 @@ mod tests {
         let mut meter = TierMeter::new(2, 2);
         let empty = meter.window(at(1_000), at(1_000), 4);
         assert_eq!((empty.arrivals, empty.requests, empty.demand), (0, 0, Duration::ZERO));
-        for replica in [0, 1, 1].map(ReplicaId) {
+        let replicas = [0, 1, 1].map(ReplicaId);
+        for replica in replicas {
             meter.note_arrival(false);
             meter.note_start(at(1_000), replica);
+        }
+        for replica in replicas {
             meter.note_end(at(1_030), replica);
             meter.note_answer(Duration::from_millis(30));
         }
