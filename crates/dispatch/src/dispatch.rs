@@ -28,7 +28,9 @@ use crate::probes::Probes;
 use crate::ramp::{List, Ramp};
 use crate::replica::Replica;
 use crate::rules::names::{AnyAdmission, AnyBalancer, AnyReplication};
-use crate::rules::{ATTEMPTS_MAX, Balancer as _, Figures, ReplicaLoad, Replication as _};
+use crate::rules::{
+    ATTEMPTS_MAX, Balancer as _, CallEnd, Completion, Figures, ReplicaLoad, Replication as _,
+};
 use crate::slab::{Id, Slab};
 use crate::tier_meter::TierMeter;
 use crate::tier_queue::TierQueue;
@@ -433,8 +435,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.replication.set_factor(factor.clamp(1, most));
     }
 
-    /// Returns the calls since `since`, the start of a measuring window; none if nothing is measured
-    /// ([`Options::cores`]). A start other than the one before begins a window there.
+    /// Returns the calls since `since`, the start of a measuring window; none if nothing is
+    /// measured ([`Options::cores`]). A start other than the one before begins a window there.
     pub fn tier_window(&mut self, now: Instant, since: Instant) -> Option<TierWindow> {
         let tokens = if self.tier.is_some() { self.options.in_flight_calls_max } else { 0 };
         self.meter.as_mut().map(|meter| meter.window(now, since, tokens))
@@ -442,12 +444,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Takes in that a call has made progress: that a copy of a request has asked the next tier.
     /// Copies that are planned for later then wait for missing progress instead of the end of the
-    /// call. Ignored if the call has ended.
+    /// call, and balancers learn from the time since the report before. Ignored if the call has
+    /// ended.
     pub fn handle_progress(&mut self, now: Instant, attempt: AttemptId) {
         self.advance(now);
         let Some(attempt) = self.attempts.get_mut(attempt.0) else { return };
+        let AttemptState::Started(at) = attempt.state else { return };
         let gap = now - std::mem::replace(&mut attempt.progress_at, now);
-        let (id, delay) = (attempt.fetch, self.replication.progressed(gap));
+        let (id, replica) = (attempt.fetch, attempt.server());
+        let progress = Completion { at: now, took: now - at, gap, end: CallEnd::Answered };
+        self.balancer.completed(replica, &progress);
+        let delay = self.replication.progressed(gap);
         let planned = self.fetches.get(id).expect(STORED).later;
         if let (Some(delay), Some((_, Later::Copies(count)))) = (delay, planned) {
             self.plan(id, now + delay, Later::Copies(count));

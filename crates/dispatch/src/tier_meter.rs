@@ -1,4 +1,4 @@
-//! What a replicator has to know of a backend: its calls in a measuring window.
+//! Measurements of a backend for a replicator: its calls in a measuring window.
 
 use std::time::Duration;
 

@@ -94,6 +94,21 @@ impl ScaleLine {
     }
 }
 
+/// Returns minutes to a tenth, as scenarios of 200 seconds are shown.
+fn minutes(time: std::time::Duration) -> f64 {
+    (time.as_secs_f64() / 6.0).round() / 10.0
+}
+
+fn of_spare(scenario: &spare::Scenario) -> ScenarioLine {
+    let default = spare::Setup::new(*scenario, "none", 1).knobs;
+    ScenarioLine {
+        name: scenario.name.to_owned(),
+        paper: Some(scenario.about.to_owned()),
+        warmup_min: minutes(default.warm_up),
+        measure_min: minutes(default.measure),
+    }
+}
+
 impl List {
     fn of(model: &Model) -> Self {
         let scenario = |(name, scenario): (&String, &Scenario)| ScenarioLine {
@@ -106,8 +121,6 @@ impl List {
             |setting: Setting| SettingLine { key: setting.key, value: setting.value, about: setting.about };
         let policy = |policy: &microfuge::Policy| PolicyLine { name: policy.name, about: policy.about };
         let default = microfuge::Knobs::default();
-        // To a tenth, as scenarios of 200 seconds are shown.
-        let minutes = |time: std::time::Duration| (time.as_secs_f64() / 6.0).round() / 10.0;
         let microfuge_line = ScenarioLine {
             name: microfuge::SCENARIO.to_owned(),
             paper: Some("MicroFuge's section III; policies and settings of its own".to_owned()),
@@ -123,15 +136,6 @@ impl List {
                 measure_min: minutes(scenario.measure.0),
             })
         });
-        let of_spare = spare::SCENARIOS.iter().map(|scenario| {
-            let default = spare::Setup::new(*scenario, "none", 1).knobs;
-            ScenarioLine {
-                name: scenario.name.to_owned(),
-                paper: Some(scenario.about.to_owned()),
-                warmup_min: minutes(default.warm_up),
-                measure_min: minutes(default.measure),
-            }
-        });
         let copies = |policy: &spare::Policy| PolicyLine { name: policy.name, about: policy.about };
         let between = |policy: &tenants::Policy| PolicyLine { name: policy.name, about: policy.about };
         Self {
@@ -140,7 +144,7 @@ impl List {
                 .iter()
                 .map(scenario)
                 .chain([microfuge_line])
-                .chain(of_spare)
+                .chain(spare::SCENARIOS.iter().map(of_spare))
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),

@@ -194,7 +194,8 @@ pub(crate) struct RawLama {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawReplication {
-    /// One copy (`"none"`), sPARE's search, given factors, or a search through all.
+    /// The choice of the numbers of copies: one (`"none"`), by sPARE's search, as given, or by a
+    /// search through all.
     #[schemars(extend("default" = "none", "enum" = ["none", "spare", "fixed", "exhaustive"]))]
     pub(crate) policy: Key<String>,
     /// Names of backends with `copies = "fixed"`, the one that users call first; 1 to 4.

@@ -82,7 +82,7 @@ impl Balancer for C3 {
     }
 
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
-        let Completion { took, end, .. } = *completion;
+        let Completion { gap: took, end, .. } = *completion;
         let known = self.known(replica);
         let is_more = known.latency.is_none_or(|latency| took.as_nanos() as f64 > latency);
         if end == CallEnd::Answered || (end == CallEnd::Cancelled && is_more) {

@@ -111,14 +111,14 @@ pub(crate) trait Balancer {
         let _ = (now, replica, figures);
     }
 
-    /// Notifies the balancer that a call of `replica` has ended.
+    /// Notifies the balancer that a call of `replica` has ended, or made progress.
     #[inline]
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
         let _ = (replica, completion);
     }
 }
 
-/// What a server says about itself, with its answers or when it is asked.
+/// Figures that a server tells about itself, with its answers or when it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     /// Calls of all clients that wait at the server or are served by it.

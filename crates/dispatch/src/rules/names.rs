@@ -115,7 +115,7 @@ pub enum CopiesChoice {
         /// Number of attempts, 1 to 8 and at most one for each replica.
         factor: u8,
     },
-    /// One more attempt where the first has not ended after a percentile of latencies.
+    /// A second attempt where the first has not ended after a percentile of latencies.
     Hedge {
         /// The percentile.
         percentile: Percent,

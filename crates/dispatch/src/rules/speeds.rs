@@ -1,4 +1,4 @@
-//! How quick each replica was, as a balancer has observed it.
+//! The speed of each replica, as a balancer has observed it.
 
 use std::time::Duration;
 
@@ -69,13 +69,13 @@ impl Speeds {
 
     /// Notes the outcome of a call.
     pub(super) fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
-        let Completion { at, took, end, .. } = *completion;
+        let Completion { at, gap, end, .. } = *completion;
         let index = replica.index();
         if self.known.len() <= index {
             self.known.resize(index + 1, None);
         }
         let before = self.known[index];
-        let took = took.as_nanos() as f64;
+        let took = gap.as_nanos() as f64;
         let nanos = match (end, before) {
             (CallEnd::Failed, _) => return,
             (CallEnd::Cancelled, Some(known)) if took <= known.nanos => return,

@@ -1,4 +1,4 @@
-//! `copies = "tied"`: attempts wait at several replicas, and the one that starts removes the others.
+//! `copies = "tied"`: attempts wait at several replicas; the one that starts removes the others.
 
 use sherwood_model::Demand;
 

@@ -41,7 +41,7 @@ name = "made"
 store = { kind = "synthetic", latency = "0s" }
 ramp = {}
 deadlines = {}
-dispatch = { queue = "edf", admit = "deadline", target = 0.1 }
+dispatch = { queue = "edf", admit = "deadline", target = 0.1, copies = "fixed", factor = 1 }
 [[backend]]
 name = "gone"
 timeout = "10s"
@@ -58,6 +58,8 @@ backend = "made"
 max = "16MiB"
 [[scheduler]]
 name = "made"
+[replication]
+tiers = ["made"]
 "#;
 
 /// A node that divides cache and units among tenants.
@@ -247,7 +249,7 @@ fn answers(http: Http, more: &[(&str, &str, &str, &str)]) -> Vec<Value> {
     let gets = document["paths"].as_object().unwrap().iter().filter_map(|(path, methods)| {
         let is_json = !methods["get"]["responses"]["200"]["content"]["application/json"].is_null();
         // Answers of these are asked for below, or are no data of the node.
-        let skipped = path.contains('{') || path.contains("tenants") || path.contains("recording");
+        let skipped = ["{", "tenants", "recording", "replication"].iter().any(|part| path.contains(part));
         (is_json && !skipped).then(|| ask("GET", path, path, ""))
     });
     let more = more.iter().map(|(method, path, url, body)| ask(method, path, url, body));
@@ -273,6 +275,7 @@ fn answers_of_nodes_are_those_of_the_openapi_document() {
             ("PUT", "/v1/control", "/v1/control", r#"{"policy":"equal"}"#),
             ("POST", "/v1/invalidate", "/v1/invalidate", r#"{"backend":"made","prefix":"a"}"#),
             ("GET", "/v1/recording", "/v1/recording", ""),
+            ("GET", "/v1/replication", "/v1/replication", ""),
         ],
     );
     let what_if = r#"{"weights":{"gold":2},"add":[{"name":"b","demand_if_miss":{"made-reads":1}}]}"#;

@@ -1,5 +1,5 @@
-//! Simulation of sPARE's evaluation: web applications of two tiers, whose servers are slowed down by
-//! neighbours on their machines.
+//! Simulation of sPARE's evaluation: web applications of two tiers, whose servers are slowed down
+//! by neighbours on their machines.
 //!
 //! Users read pages. A server of the first tier makes a page in parts, with a query to a server of
 //! the second tier between two parts. Both tiers have more servers than the load needs, but at any

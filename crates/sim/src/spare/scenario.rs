@@ -37,8 +37,8 @@ enum Spread {
     Exponential,
 }
 
-/// All scenarios. The work was set, with [`none`](super::policies) alone and the seeds 101 to 105, so
-/// that latencies are the paper's: for MediaWiki, a mean of 482 ms in pattern 1 at 20 pages a
+/// All scenarios. The work was set, with [`none`](super::policies) alone and the seeds 101 to 105,
+/// so that latencies are the paper's: for MediaWiki, a mean of 482 ms in pattern 1 at 20 pages a
 /// second, of which 127 in queries; for Solr, those of its table 4 at 40 pages a second, together
 /// with the mean slowdown by neighbours.
 pub const SCENARIOS: [Scenario; 2] = [

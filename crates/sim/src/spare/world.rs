@@ -13,10 +13,10 @@ use sherwood_path::{FetchKey, Query, Staleness};
 use sherwood_workload::{Arrivals, Rng};
 
 use super::key::Key;
-use super::policy::TIMEOUT;
+use super::policy::{Policy, TIMEOUT};
 use super::results::{Recorder, Results, Sample};
 use super::scenario::Sizes;
-use super::setup::{Setup, SetupError};
+use super::setup::Setup;
 use super::{PAGES, QUERIES};
 use crate::slab::Slab;
 use crate::world::{Ask, Family, Imbalance, Job, Live, Simulation};
@@ -35,6 +35,9 @@ pub type World = Simulation<Spare>;
 /// An application of two tiers, with replication.
 pub struct Spare {
     setup: Setup,
+    policy: Policy,
+    /// Draws of the servers that are asked about themselves.
+    probe_draws: Rng,
     arrivals: Arrivals,
     arrival_draws: Rng,
     sizes: Sizes,
@@ -148,18 +151,6 @@ impl Family for Spare {
 }
 
 impl World {
-    /// Returns the simulation of a run at its start.
-    ///
-    /// # Errors
-    /// If the policy does not exist or a number is out of range.
-    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut world = build::world(setup)?;
-        world.schedule_page();
-        world.schedule_neighbours();
-        world.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
-        Ok(world)
-    }
-
     /// Samples of the run so far, one for each ten seconds.
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
@@ -185,6 +176,7 @@ impl World {
     fn send_page(&mut self) {
         let page = self.family.pages;
         self.family.pages += 1;
+        self.ask_servers(PAGES);
         let request = self.begin(NODE, self.now, Sender::User { page });
         self.arrive(request);
         self.schedule_page();

@@ -67,7 +67,8 @@ pub(crate) trait Family: Sized {
         false
     }
 
-    /// Called when a lease of a node at a backend has got a slot of a replica, or has ended without.
+    /// Called when a lease of a node at a backend has got a slot of a replica, or has ended
+    /// without.
     #[inline]
     fn leased(_: &mut Simulation<Self>, _: BackendId, _: LeaseAction) {}
 

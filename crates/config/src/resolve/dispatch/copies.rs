@@ -67,8 +67,8 @@ impl Draft<'_, '_> {
         self.change(&origin, |options| options.copies = CopiesChoice::Hedge { percentile, min });
     }
 
-    /// Returns the meaning of a word of an option of copies, and its place; none, with a problem, if
-    /// it has none, or there are no copies.
+    /// Returns the meaning of a word of an option of copies, and its place; none, with a problem,
+    /// if it has none, or there are no copies.
     fn copies_word<T: Copy>(
         &mut self,
         name: &str,

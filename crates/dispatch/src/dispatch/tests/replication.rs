@@ -203,6 +203,23 @@ fn progress_of_a_call_postpones_its_hedge() {
 }
 
 #[test]
+fn balancer_learns_from_progress_before_a_call_has_ended() {
+    let mut machine = machine(2, |o| (o.balance, o.in_flight_calls_max) = (BalanceChoice::C3, 9));
+    let begin = |machine: &mut Machine| {
+        let started = call(&fetch(machine, 0, &[("a", 1)]));
+        machine.invalidate(&"a");
+        started
+    };
+    let (first, one) = begin(&mut machine);
+    let (second, other) = begin(&mut machine);
+    assert_ne!(one, other);
+    machine.handle_progress(at(40), first);
+    machine.handle_progress(at(41), second);
+    machine.handle_progress(at(42), second);
+    assert_eq!(begin(&mut machine).1, other, "its latest report came after a millisecond");
+}
+
+#[test]
 fn fetch_takes_the_free_tokens_and_waits_for_the_others() {
     let mut machine = machine(3, |o| {
         o.copies = CopiesChoice::Fixed { factor: 2 };

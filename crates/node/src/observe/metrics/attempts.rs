@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_dispatch::{AttemptKind, AttemptOutcome};
 
-use super::{BackendStats, Labels, amounts, counters, gauges};
+use super::samples::{BackendStats, Labels, amounts, counters, gauges};
 use crate::core::Core;
 
 /// Encodes how attempts ended and what copies cost, by backend; without samples where fetches have

@@ -5,7 +5,7 @@ use std::fmt;
 use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_model::batches::MissCounts;
 
-use super::{Labels, counters, gauges};
+use super::samples::{Labels, counters, gauges};
 use crate::core::Core;
 use sherwood_listener::{Count, Reading};
 

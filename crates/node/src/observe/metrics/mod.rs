@@ -6,6 +6,7 @@ mod listeners;
 mod process;
 mod protobuf;
 mod query_times;
+mod samples;
 mod slos;
 mod tenants;
 mod traces;
@@ -15,12 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, text};
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use sherwood_config::SloScope;
-use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, Stats, TicketStats};
+use sherwood_dispatch::{AdmitChoice, Counters, ReplicaStats, TicketStats};
 use sherwood_listener::BufferBytes;
 use sherwood_model::{BackendId, DeadlineClass, PartitionId, SloStanding, TenantId};
 use sherwood_policy::GuardStanding;
@@ -32,6 +32,7 @@ use crate::deadlines::DeadlineOutcomes;
 use crate::observe::telemetry::Rbc;
 
 use query_times::TimesFamily;
+use samples::{BackendStats, Labels, counters, family, gauges, one};
 
 pub(crate) use format::Format;
 
@@ -57,9 +58,6 @@ pub(crate) fn exposition(core: &Arc<Core>, format: Format) -> Vec<u8> {
 /// The prefix of all names of the node's metrics.
 const PREFIX: &str = "sherwood";
 
-/// A label and its value on one sample.
-type Labels = Vec<(&'static str, String)>;
-
 struct Reading {
     core: Arc<Core>,
     times: Arc<[TimesFamily; 2]>,
@@ -70,9 +68,6 @@ impl fmt::Debug for Reading {
         f.write_str("Reading")
     }
 }
-
-/// The name and statistics of a backend.
-type BackendStats = (String, Stats);
 
 /// Encodes the metrics of the ramps, which limit the misses of cold caches.
 fn ramps(encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Result {
@@ -518,54 +513,4 @@ impl RejectedKeys {
         self.rate += over_rate;
         self.bound += refused - ramped - rejected - over_rate;
     }
-}
-
-fn one<T>(value: T) -> Vec<(Labels, T)> {
-    vec![(Vec::new(), value)]
-}
-
-fn counters(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: Vec<(Labels, u64)>,
-) -> fmt::Result {
-    family(encoder, name, help, samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value))))
-}
-
-fn amounts(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: Vec<(Labels, f64)>,
-) -> fmt::Result {
-    let samples = samples.into_iter().map(|(labels, value)| (labels, ConstCounter::new(value)));
-    family(encoder, name, help, samples)
-}
-
-fn gauges(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: Vec<(Labels, f64)>,
-) -> fmt::Result {
-    family(encoder, name, help, samples.into_iter().map(|(labels, value)| (labels, ConstGauge::new(value))))
-}
-
-fn family<M: EncodeMetric>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    samples: impl Iterator<Item = (Labels, M)>,
-) -> fmt::Result {
-    let mut samples = samples.peekable();
-    let Some((_, first)) = samples.peek() else { return Ok(()) };
-    let mut metric = encoder.encode_descriptor(name, help, None, first.metric_type())?;
-    for (labels, value) in samples {
-        if labels.is_empty() {
-            return value.encode(metric);
-        }
-        value.encode(metric.encode_family(&labels)?)?;
-    }
-    Ok(())
 }

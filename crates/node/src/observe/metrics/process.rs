@@ -11,7 +11,7 @@ use sherwood_listener::CpuTimes;
 use sherwood_process::cpu::{TICKS_PER_SECOND, ticks, times_of};
 use sherwood_process::resident::resident_bytes;
 
-use super::{family, gauges, one};
+use super::samples::{family, gauges, one};
 use crate::core::Core;
 
 /// Bytes of a unit of `/proc/self/status`.

@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use sherwood_model::PartitionId;
 use sherwood_model::query_times::{CLASSIC_BOUNDS_NS, LatencyHistogram, Operation, QueryKind, QueryTime};
 
-use super::{Labels, family};
+use super::samples::{Labels, family};
 use crate::core::Core;
 
 /// The partition label that stands for all partitions without histograms of their own.

@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 
 use sherwood_model::history::Percentiles;
 
-use super::{counters, gauges, one};
+use super::samples::{counters, gauges, one};
 use crate::core::Core;
 use crate::slos::Outcomes;
 

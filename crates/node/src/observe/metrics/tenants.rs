@@ -6,7 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::TenantStanding;
 
-use super::{Labels, amounts, gauges, one};
+use super::samples::{Labels, amounts, gauges, one};
 use crate::core::Core;
 use crate::tenants::ResourceUse;
 

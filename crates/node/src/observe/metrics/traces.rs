@@ -6,7 +6,7 @@ use std::sync::Arc;
 use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_model::SpanCounts;
 
-use super::{counters, gauges, one};
+use super::samples::{counters, gauges, one};
 use crate::core::Core;
 use crate::spans::ExportCounts;
 

@@ -10,7 +10,7 @@ use sherwood_path::{BackendOptions, Placement, Rules};
 use sherwood_workload::Arrivals;
 
 use super::servers::Server;
-use super::{Spare, World};
+use super::{Event, SAMPLE_EVERY, Spare, World};
 use crate::slab::Slab;
 use crate::spare::key::server;
 use crate::spare::policy::Policy;
@@ -21,15 +21,33 @@ use crate::spare::{PAGES, QUERIES, TIERS};
 use crate::traffic::stream;
 use crate::world::{Interference, Machine, Neighbours, Node, Servers, fixed_division};
 
+impl World {
+    /// Returns the simulation of a run at its start.
+    ///
+    /// # Errors
+    /// If the policy does not exist or a number is out of range.
+    pub fn new(setup: &Setup) -> Result<Self, SetupError> {
+        let mut world = world(setup)?;
+        world.schedule_page();
+        world.schedule_neighbours();
+        world.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
+        Ok(world)
+    }
+}
+
 /// Returns the world before its first event.
-pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
+fn world(setup: &Setup) -> Result<World, SetupError> {
     let policy = setup.validate()?;
     let hash = SeededState::new(0);
     let machine = |tier: BackendId| {
         let servers = setup.knobs.servers[tier.index()].into();
         let options = BackendOptions {
             // A query goes to the server of its copy's connection.
-            placement: if tier == QUERIES { Placement::ByKey(server) } else { Placement::All },
+            placement: if tier == QUERIES && policy.by_connection {
+                Placement::ByKey(server)
+            } else {
+                Placement::All
+            },
             rules: Rules { ttl: Some(Duration::ZERO), ..Rules::default() },
             ..BackendOptions::new(policy.dispatch(), servers, vec![PartitionId(tier.0)])
         };
@@ -51,6 +69,8 @@ pub(super) fn world(setup: &Setup) -> Result<World, SetupError> {
         copies: Slab::new(),
         connections: BTreeMap::new(),
         recorder: Recorder::new(setup),
+        policy,
+        probe_draws: stream(setup.seed, PROBES),
         setup: setup.clone(),
     };
     // Servers share their cores among all calls, so that none waits.
@@ -70,9 +90,9 @@ fn servers(setup: &Setup, policy: &Policy, tier: BackendId) -> Vec<Server> {
     (0..setup.knobs.servers[tier.index()]).map(|server| Server::new(neighbours(server))).collect()
 }
 
-/// Neighbours in the paper's private cloud. The paper says how often they are there, and shows times
-/// of queries that change within a second, but not how much a server slows down. That is set so that
-/// the latencies of Solr without copies are the paper's.
+/// Neighbours in the paper's private cloud. The paper says how often they are there, and shows
+/// times of queries that change within a second, but not how much a server slows down. That is set
+/// so that the latencies of Solr without copies are the paper's.
 const LAW: Neighbours = Neighbours {
     gap: Duration::from_secs(40),
     stay: Duration::from_secs(10),
@@ -86,5 +106,7 @@ const CACHE_BYTES: u64 = 1 << 20;
 const ARRIVALS: u64 = 0;
 /// Number of the random stream with which dispatchers choose servers.
 const ROUTES: u64 = 1;
+/// Number of the random stream by which servers are asked about themselves.
+const PROBES: u64 = 2;
 /// Number of the stream of draws for the neighbours of the first server.
 const NEIGHBOURS: u64 = 1 << 20;

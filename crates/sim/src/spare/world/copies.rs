@@ -42,6 +42,7 @@ impl World {
         let server = job.replica;
         let Work::Call { keys, .. } = &job.work else { return self.serve(backend, number) };
         let Key { page, work, .. } = keys[0].key;
+        self.note_call(backend, server);
         if backend == QUERIES {
             return self.compute(QUERIES, server, number, work);
         }
@@ -59,11 +60,27 @@ impl World {
         copy.served += copy.part;
         if copy.asked == queries {
             self.end_copy(number);
-        } else if copy.connection.is_some() {
+            return;
+        }
+        let (job, has_connection) = (copy.job, copy.connection.is_some());
+        if self.family.policy.reports_progress {
+            self.report_progress(job);
+        }
+        if has_connection || !self.family.policy.by_connection {
             self.ask_query(number);
         } else {
             self.open_connection(number);
         }
+    }
+
+    /// Tells the dispatcher of pages that the copy of this call asks a query.
+    fn report_progress(&mut self, job: u32) {
+        let Some(Work::Call { attempt, .. }) = self.servers.jobs.get(job).map(|job| &job.work) else {
+            return;
+        };
+        let Node { cache, machines, .. } = &mut self.nodes[usize::from(NODE)];
+        machines[PAGES.index()].handle_progress(self.now, &SizedCache(cache), *attempt);
+        self.drive(NODE, PAGES);
     }
 
     /// Goes on with a copy whose query has ended.
@@ -82,10 +99,12 @@ impl World {
                 None => self.family.recorder.served(self.now, work),
             }
         }
+        self.note_answer(QUERIES, number);
         self.done(QUERIES, number);
     }
 
     fn ask_query(&mut self, copy: u32) {
+        self.ask_servers(QUERIES);
         let request = self.begin(NODE, self.now, Sender::Copy { copy });
         self.arrive(request);
     }
@@ -135,6 +154,7 @@ impl World {
             machines[QUERIES.index()].end_lease(self.now, &SizedCache(cache), lease);
             self.drive(NODE, QUERIES);
         }
+        self.note_answer(PAGES, copy.job);
         self.done(PAGES, copy.job);
     }
 }
@@ -143,7 +163,8 @@ impl Spare {
     /// Returns the key of the next query of a copy, which has a connection.
     pub(super) fn next_query(&mut self, number: u32) -> Key {
         let copy = self.copies.get_mut(number).expect("a copy that asks is there");
-        let server = copy.connection.expect("a copy asks over its connection").server;
+        // Without a connection any server may be asked.
+        let server = copy.connection.map_or(ReplicaId(0), |connection| connection.server);
         let (page, query) = (copy.page, copy.asked);
         copy.asked += 1;
         self.queries += 1;

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use rand_core::Rng as _;
+use sherwood_dispatch::Figures;
 use sherwood_model::{BackendId, Instant, ReplicaId};
 
-use super::{Event, World};
+use super::{Event, NODE, World};
+use crate::spare::policy::Telling;
 use crate::spare::{PAGES, TIERS};
-use crate::world::{Interference, Sharing};
+use crate::world::{Interference, Job, Sharing};
 
 /// A server of a tier.
 #[derive(Clone, Debug)]
@@ -16,15 +19,26 @@ pub(super) struct Server {
     interference: Option<Interference>,
     /// The time of the next event at which a call may have ended.
     armed: Instant,
+    /// Calls that have reached the server and not ended, and the time that the latest one took.
+    calls: u32,
+    latest: Duration,
 }
 
+/// Servers that are asked about themselves for each call, as in Prequal.
+const PROBES: u32 = 3;
 /// Cores of each server.
 const CORES: u32 = 2;
 
 impl Server {
     /// Returns an idle server.
     pub(super) fn new(interference: Option<Interference>) -> Self {
-        Self { sharing: Sharing::new(CORES), interference, armed: Instant::NEVER }
+        Self {
+            sharing: Sharing::new(CORES),
+            interference,
+            armed: Instant::NEVER,
+            calls: 0,
+            latest: Duration::ZERO,
+        }
     }
 }
 
@@ -34,6 +48,42 @@ impl World {
         let now = self.now;
         self.server(tier, server).sharing.add(now, number, work);
         self.arm_server(tier, server);
+    }
+
+    /// Notes that a call has reached a server.
+    pub(super) fn note_call(&mut self, tier: BackendId, server: ReplicaId) {
+        self.server(tier, server).calls += 1;
+    }
+
+    /// Notes that a call is about to be answered. If servers tell about themselves with answers, the
+    /// dispatcher is told.
+    pub(super) fn note_answer(&mut self, tier: BackendId, job: u32) {
+        let Some(&Job { replica, sent, .. }) = self.servers.jobs.get(job) else { return };
+        let now = self.now;
+        let server = self.server(tier, replica);
+        server.calls -= 1;
+        server.latest = now - sent;
+        if self.family.policy.figures == Telling::WithAnswers {
+            self.tell_figures(tier, replica);
+        }
+    }
+
+    /// Asks three servers of a tier about themselves, if the policy does that.
+    pub(super) fn ask_servers(&mut self, tier: BackendId) {
+        if self.family.policy.figures != Telling::WhenAsked {
+            return;
+        }
+        for _ in 0..PROBES {
+            let servers = self.family.servers[tier.index()].len() as u64;
+            let server = self.family.probe_draws.next_u64() % servers;
+            self.tell_figures(tier, ReplicaId::from_index(server as usize));
+        }
+    }
+
+    fn tell_figures(&mut self, tier: BackendId, replica: ReplicaId) {
+        let &mut Server { calls, latest: latency, .. } = self.server(tier, replica);
+        let machine = &mut self.nodes[usize::from(NODE)].machines[tier.index()];
+        machine.handle_figures(self.now, replica, &Figures { calls, latency });
     }
 
     /// Ends the work that a server has finished by now.
