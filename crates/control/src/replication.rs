@@ -59,7 +59,8 @@ impl Replication {
     }
 
     /// The start of the measuring window: observations are those since then.
-    pub(crate) fn since(&self) -> Instant {
+    #[must_use]
+    pub fn since(&self) -> Instant {
         self.since
     }
 

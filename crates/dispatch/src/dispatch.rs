@@ -667,6 +667,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Does what is due at `now`, before an input is looked at.
     fn advance(&mut self, now: Instant) {
         let Options { timeout, probe, .. } = self.options;
+        if !self.replication.is_one() {
+            self.extra_load.roll(now);
+        }
         let mut expired = false;
         while let Some((expires_at, id)) = self.expiries.first()
             && expires_at <= now

@@ -22,14 +22,19 @@ struct Spent {
 impl ExtraLoad {
     /// Notes an attempt that has ended.
     pub(crate) fn note(&mut self, now: Instant, took: Duration, is_needed: bool) {
+        self.roll(now);
+        let Spent { needed, needless } = &mut self.present;
+        *(if is_needed { needed } else { needless }) += took;
+    }
+
+    /// Forgets what is older than the minute before that of `now`.
+    pub(crate) fn roll(&mut self, now: Instant) {
         let minute = now.as_nanos() / Duration::from_secs(60).as_nanos() as u64;
         if minute != self.minute {
             let is_next = minute == self.minute + 1;
             self.before = if is_next { self.present } else { Spent::default() };
             (self.minute, self.present) = (minute, Spent::default());
         }
-        let Spent { needed, needless } = &mut self.present;
-        *(if is_needed { needed } else { needless }) += took;
     }
 
     /// Returns the needless time as a share of the needed one, 0 if there was none.

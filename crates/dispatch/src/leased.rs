@@ -4,7 +4,6 @@ use sherwood_model::ReplicaId;
 use smallvec::SmallVec;
 
 use crate::LeaseId;
-use crate::rules::ATTEMPTS_MAX;
 
 /// The slots of a client connection, one a replica, and the call that is under way.
 ///
@@ -13,7 +12,7 @@ use crate::rules::ATTEMPTS_MAX;
 /// still works for an earlier call of the connection gets this one afterwards, unless it has been
 /// answered by then. The connection asks for one call at a time, and the first answer counts.
 ///
-/// Every input takes time linear in the slots, at most 8.
+/// Every input takes time linear in the slots.
 ///
 /// ```
 /// use sherwood_dispatch::{Dispatch, Leased, LeaseAction, LeasedEnd, Options};
@@ -83,12 +82,8 @@ impl<C> Default for Leased<C> {
 }
 
 impl<C: Copy + Eq> Leased<C> {
-    /// Adds a slot, and returns the open call if there is one, which goes there as well. More than
-    /// 8 slots are not used.
+    /// Adds a slot, and returns the open call if there is one, which goes there as well.
     pub fn grant(&mut self, lease: LeaseId, replica: ReplicaId) -> Option<LeasedCall<C>> {
-        if self.slots.len() == ATTEMPTS_MAX {
-            return None;
-        }
         self.slots.push(Slot { lease, replica, serves: None, has_failed: false });
         let open = self.open?;
         self.slots.last_mut()?.start(open)

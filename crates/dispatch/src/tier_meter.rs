@@ -33,13 +33,15 @@ impl TierMeter {
         }
     }
 
-    /// Counts a fetch that makes its first attempt, or a lease.
-    pub(crate) fn note_arrival(&mut self, is_lease: bool) {
-        if is_lease {
-            self.connections += 1;
-        } else {
-            self.arrivals += 1;
-        }
+    /// Counts a fetch that makes its first attempt. With tokens its calls hold some.
+    pub(crate) fn note_fetch(&mut self, has_tokens: bool) {
+        self.arrivals += 1;
+        self.connections += u64::from(has_tokens);
+    }
+
+    /// Counts a client connection that asks for a token.
+    pub(crate) fn note_lease(&mut self) {
+        self.connections += 1;
     }
 
     /// Notes that a replica begins a call.
@@ -100,14 +102,14 @@ mod tests {
         assert_eq!((empty.arrivals, empty.requests, empty.demand), (0, 0, Duration::ZERO));
         let replicas = [0, 1, 1].map(ReplicaId);
         for replica in replicas {
-            meter.note_arrival(false);
+            meter.note_fetch(false);
             meter.note_start(at(1_000), replica);
         }
         for replica in replicas {
             meter.note_end(at(1_030), replica);
             meter.note_answer(Duration::from_millis(30));
         }
-        meter.note_arrival(true);
+        meter.note_lease();
         let window = meter.window(at(2_000), at(1_000), 4);
         assert_eq!((window.servers, window.cores, window.tokens), (2, 2, 4));
         assert_eq!((window.arrivals, window.connections, window.requests), (3, 1, 3));

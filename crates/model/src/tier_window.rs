@@ -15,7 +15,7 @@ pub struct TierWindow {
     pub length: Duration,
     /// Requests, without copies and retries.
     pub arrivals: u64,
-    /// Connections of clients that hold tokens.
+    /// Requests and connections of clients that hold tokens.
     pub connections: u64,
     /// Core time of a call (T); zero without a call that has ended.
     pub demand: Duration,

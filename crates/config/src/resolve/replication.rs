@@ -67,6 +67,15 @@ pub(super) fn resolve(
         }
     }
     for (id, tier) in ids.iter().zip(&options.tiers) {
+        let replicas = backends[id.index()].replicas.len();
+        if usize::from(tier.factor) > replicas.max(1) {
+            let message = format!(
+                "[replication] factors: {} copies for {:?}, which has {replicas} replicas; each copy goes to another \
+                 one: lower it, or add replicas",
+                tier.factor, tier.name
+            );
+            problems.add(&bytes(table), message);
+        }
         backends[id.index()].dispatch.cores = Some(tier.cores);
     }
     (ids.len() == options.tiers.len()).then_some(ReplicationSetup { options, backends: ids })
@@ -99,7 +108,12 @@ fn tier_backends(
             );
             problems.add(&origin, message);
         }
-        ids.push(BackendId::from_index(place));
+        let id = BackendId::from_index(place);
+        if ids.contains(&id) {
+            let message = format!("[replication] tiers: {name:?} is there twice; name each backend once");
+            problems.add(&origin, message);
+        }
+        ids.push(id);
     }
     ids
 }

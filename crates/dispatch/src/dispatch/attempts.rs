@@ -186,7 +186,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             return self.grant(now, fetch_id, replica, lasts);
         }
         self.counters.calls += 1;
-        if number == 0 {
+        // The first one to start pays, be it a copy.
+        if fetch.started == 0 {
             self.budget.pay();
         }
         fetch.started = fetch.started.saturating_add(1);
@@ -236,6 +237,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Counts an attempt that has ended. The time since its start is wasted if another attempt has
     /// answered in its place.
     pub(super) fn count(&mut self, now: Instant, attempt: &Attempt<K>, outcome: AttemptOutcome) {
+        let is_over = self.fetches.get(attempt.fetch).is_some_and(|fetch| fetch.open == 0);
+        let outcome =
+            if outcome == AttemptOutcome::Failed && is_over { AttemptOutcome::Unused } else { outcome };
         self.counters.attempts.add(attempt.kind, outcome);
         let AttemptState::Started(at) = attempt.state else { return };
         if !self.replication.is_one() && at != Instant::NEVER {
@@ -290,7 +294,16 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if self.fetches.get(fetch_id).expect(STORED).open == 0 {
             return self.end_attempt(now, id, None);
         }
-        let refusal = match self.offer(fetch_id, None) {
+        let is_copy = attempt.kind == AttemptKind::Copy;
+        let mut offered = self.offer(fetch_id, None);
+        let failed_at = &self.fetches.get(fetch_id).expect(STORED).failed_at;
+        if is_copy && !failed_at.is_empty() {
+            self.usable.retain(|load| !failed_at.contains(&load.replica));
+            if self.usable.is_empty() {
+                offered = Err(self.why_unusable(fetch_id));
+            }
+        }
+        let refusal = match offered {
             Ok(()) => match self.pick(now, fetch_id, 1).as_slice() {
                 [replica, ..] => {
                     self.attempts.get_mut(id).expect("it was there").replica = Some(*replica);
@@ -308,8 +321,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// else with the refusal.
     fn end_attempt(&mut self, now: Instant, id: Id, refusal: Option<FetchError>) {
         let Some(attempt) = self.remove_attempt(id) else { return };
-        self.count(now, &attempt, AttemptOutcome::Withdrawn);
         let fetch_id = attempt.fetch;
+        if self.fetches.get(fetch_id).expect(STORED).lease.is_none() {
+            self.count(now, &attempt, AttemptOutcome::Withdrawn);
+        }
         let fetch = self.fetches.get(fetch_id).expect(STORED);
         match refusal {
             Some(refusal) if fetch.live.is_empty() => {

@@ -67,7 +67,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.plan(id, now + after, Later::Copies(count));
         }
         if let Some(meter) = &mut self.meter {
-            meter.note_arrival(false);
+            meter.note_fetch(self.tier.is_some());
         }
         self.place(now, id, *first, AttemptKind::First);
         match terms {

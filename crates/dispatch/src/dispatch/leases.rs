@@ -48,7 +48,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Ok(replica) => {
                 self.leases += 1;
                 if let Some(meter) = &mut self.meter {
-                    meter.note_arrival(true);
+                    meter.note_lease();
                 }
                 self.plan(id, expires_at, Later::EndLease);
                 self.place(now, id, replica, AttemptKind::First);

@@ -67,8 +67,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Lets the balancer pick a replica with a free slot for a fetch. Replicas in `busy`, which
-    /// already work for the same request, are excluded unless they are the only ones that could
-    /// answer.
+    /// already work for the same request, and those at which the fetch has failed are excluded
+    /// unless they are the only ones that could answer.
     fn pick_idle(&mut self, now: Instant, id: Id, busy: &[ReplicaId]) -> Option<ReplicaId> {
         let Self { replicas, fetches, attempts, usable, options, .. } = self;
         let fetch = fetches.get(id).expect(STORED);
@@ -83,6 +83,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         if usable.iter().any(|load| !busy.contains(&load.replica)) {
             usable.retain(|load| !busy.contains(&load.replica));
+        }
+        if usable.iter().any(|load| !fetch.failed_at.contains(&load.replica)) {
+            usable.retain(|load| !fetch.failed_at.contains(&load.replica));
         }
         usable.retain(|load| load.in_flight_calls < options.in_flight_calls_max);
         if usable.is_empty() {

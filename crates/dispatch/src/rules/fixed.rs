@@ -1,7 +1,5 @@
 //! `copies = "fixed"`: every fetch has the same number of attempts at once.
 
-use std::time::Duration;
-
 use sherwood_model::{Demand, Instant};
 
 use super::{AttemptPlan, CallEnd, Completion, CopyTerms, Replication, Tier};
@@ -22,6 +20,8 @@ pub(crate) struct Fixed {
     held: f64,
 }
 
+/// Most mean gaps that a gap between two fetches counts as.
+const PAUSE: f64 = 8.0;
 /// Weight of the latest value in a moving average.
 const WEIGHT: f64 = 1.0 / 64.0;
 
@@ -39,7 +39,10 @@ impl Fixed {
 impl Replication for Fixed {
     fn plan(&mut self, _demand: &Demand, tier: &Tier) -> AttemptPlan {
         if let Some(before) = self.asked_at.replace(tier.now) {
-            average(&mut self.gap, tier.now - before);
+            let gap = (tier.now - before).as_nanos() as f64;
+            // A pause says little about the load that follows it.
+            let most = if self.gap > 0.0 { PAUSE * self.gap } else { gap };
+            average(&mut self.gap, gap.min(most));
         }
         let now = if self.is_stable(tier.slots) { self.factor } else { 1 };
         AttemptPlan { now, later: None, terms: CopyTerms::Planned }
@@ -47,18 +50,19 @@ impl Replication for Fixed {
 
     fn completed(&mut self, completion: &Completion) {
         if completion.end != CallEnd::Failed {
-            average(&mut self.held, completion.took);
+            average(&mut self.held, completion.took.as_nanos() as f64);
         }
     }
 }
 
-fn average(mean: &mut f64, latest: Duration) {
-    let latest = latest.as_nanos() as f64;
+fn average(mean: &mut f64, latest: f64) {
     *mean = if *mean == 0.0 { latest } else { *mean + (latest - *mean) * WEIGHT };
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Returns the attempts that are planned for fetches every `gap_ms`, of which each call takes

@@ -291,8 +291,20 @@ impl Control {
     }
 
     fn take_in(&mut self, now: Instant, seen: Seen) {
+        let window = self.window();
         self.rounds.handle_seen(now, seen);
         self.carry_out(now);
+        // A window that a decision has begun is measured from now on.
+        if let (Some(tiers), Some(since)) = (&self.parts.tiers, self.window())
+            && window != Some(since)
+        {
+            tiers.observe(since);
+        }
+    }
+
+    /// The start of the present measuring window of the tiers.
+    fn window(&self) -> Option<Instant> {
+        self.rounds.replication().map(sherwood_control::Replication::since)
     }
 
     /// Carries out the waiting acts of the loop.

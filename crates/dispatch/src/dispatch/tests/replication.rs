@@ -50,6 +50,18 @@ fn fixed_copies_go_to_different_replicas_without_a_budget_and_the_loser_runs_on(
 }
 
 #[test]
+fn first_call_that_hangs_after_the_hedge_has_answered_is_wasted() {
+    let mut machine = hedging(2, 1);
+    call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    let (hedge, _) = call(&wake(&mut machine, 1_010));
+    reply(&mut machine, 1_011, hedge, Reply::Ok(vec![Some(7)]));
+    wake(&mut machine, 1_100);
+    assert_eq!(ended(&machine, AttemptKind::First, AttemptOutcome::Unused), 1);
+    assert_eq!(machine.stats().counters.wasted, Duration::from_millis(100));
+    assert_empty(&machine);
+}
+
+#[test]
 fn factor_beyond_the_replicas_or_eight_is_refused() {
     let refused = |replicas, factor| {
         let options = Options { copies: CopiesChoice::Fixed { factor }, ..Options::default() };

@@ -8,8 +8,7 @@ use sherwood_dispatch::{AttemptKind, AttemptOutcome};
 use super::samples::{BackendStats, Labels, amounts, counters, gauges};
 use crate::core::Core;
 
-/// Encodes how attempts ended and what copies cost, by backend; without samples where fetches have
-/// one attempt and no tokens.
+/// Encodes how attempts ended, what copies cost, and the tokens of backends that have some.
 pub(super) fn encode(
     core: &Core,
     stats: &[BackendStats],
