@@ -66,19 +66,31 @@ pub(super) fn resolve(
             Err(error) => refuse(&origin, &error),
         }
     }
-    for (id, tier) in ids.iter().zip(&options.tiers) {
-        let replicas = backends[id.index()].replicas.len();
+    measure(&ids, &options.tiers, backends, &bytes(table), problems);
+    (ids.len() == options.tiers.len()).then_some(ReplicationSetup { options, backends: ids })
+}
+
+/// Has the backends of the tiers measured, and refuses more copies than there are replicas.
+fn measure(
+    ids: &[BackendId],
+    tiers: &[TierOptions],
+    backends: &mut [BackendConfig],
+    origin: &Origin,
+    problems: &mut Problems<'_>,
+) {
+    for (id, tier) in ids.iter().zip(tiers) {
+        let backend = &mut backends[id.index()];
+        backend.dispatch.cores = Some(tier.cores);
+        let replicas = backend.replicas.len();
         if usize::from(tier.factor) > replicas.max(1) {
             let message = format!(
                 "[replication] factors: {} copies for {:?}, which has {replicas} replicas; each copy goes to another \
                  one: lower it, or add replicas",
                 tier.factor, tier.name
             );
-            problems.add(&bytes(table), message);
+            problems.add(origin, message);
         }
-        backends[id.index()].dispatch.cores = Some(tier.cores);
     }
-    (ids.len() == options.tiers.len()).then_some(ReplicationSetup { options, backends: ids })
 }
 
 fn tier(((name, cores), factor): ((&String, u32), u32)) -> TierOptions {

@@ -55,8 +55,8 @@ impl World {
         self.server(tier, server).calls += 1;
     }
 
-    /// Notes that a call is about to be answered. If servers tell about themselves with answers, the
-    /// dispatcher is told.
+    /// Notes that a call is about to be answered. If servers tell about themselves with answers,
+    /// the dispatcher is told.
     pub(super) fn note_answer(&mut self, tier: BackendId, job: u32) {
         let Some(&Job { replica, sent, .. }) = self.servers.jobs.get(job) else { return };
         let now = self.now;
