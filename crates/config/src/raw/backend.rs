@@ -150,8 +150,8 @@ pub(crate) struct RawDispatch {
     /// For `"tokens"`: replicas that are compared, drawn at random; 0 for all.
     #[schemars(extend("default" = 0))]
     pub(crate) lookups: Key<u32>,
-    /// For `"tokens"`, `"peak-ewma"` and `"prequal"`: the time over which a latency is forgotten;
-    /// 0s for never with `"tokens"`.
+    /// For `"tokens"`, `"peak-ewma"`, `"c3"` and `"prequal"`: the time over which a latency is
+    /// forgotten; 0s for never with `"tokens"`.
     #[schemars(extend("default" = "5s", "x-min" = "0s", "x-max" = "1h"))]
     pub(crate) age: Key<Span>,
     /// For `"edf"`: the percentile of latencies below which a call is hopeless.

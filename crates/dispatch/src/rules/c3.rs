@@ -4,96 +4,76 @@ use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId};
 
+use super::best::choose_best;
+use super::speeds::{Mean, Speeds};
 use super::{Balancer, CallEnd, Completion, Figures, Picks, ReplicaLoad};
 
 /// Picks the replicas with the least R − s + q³ s, where R is a moving average of the latency seen
-/// here, s of the service time, and q = 1 + own calls + a moving average of the server's calls.
-/// Where servers say nothing about themselves, s is R, and q counts our calls alone.
+/// here, s of the service time, and q = 1 + own calls + a moving average of the server's calls. For
+/// servers that say nothing about themselves, s is R, and q counts our calls alone.
 ///
-/// The paper's rate control is left out: bounds of calls in flight are the dispatcher's.
-#[derive(Clone, Debug, Default)]
+/// Two things are not the paper's: its rate control is left out, since bounds of calls in flight
+/// are the dispatcher's; and latencies age, since a replica that was slow would not be asked again
+/// while the others are hardly used.
+#[derive(Clone, Debug)]
 pub(crate) struct C3 {
-    known: Vec<Option<Known>>,
-}
-
-/// Moving averages of a replica: latency and service time in nanoseconds, calls at the server.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    latency: Option<f64>,
-    service: Option<f64>,
-    calls: f64,
+    latencies: Speeds,
+    /// Service times and calls that servers have told.
+    services: Speeds,
+    calls: Vec<f64>,
 }
 
 /// Weight of the latest value in a moving average, as in the paper.
 const WEIGHT: f64 = 0.9;
 
 impl C3 {
-    fn known(&mut self, replica: ReplicaId) -> &mut Known {
-        let index = replica.index();
-        if self.known.len() <= index {
-            self.known.resize(index + 1, None);
-        }
-        self.known[index].get_or_insert_default()
+    /// Returns a rule that halves a latency which is not renewed for `age`.
+    pub(crate) fn new(age: Duration) -> Self {
+        let moving = |age| Speeds::new(Mean::Moving(WEIGHT), age);
+        Self { latencies: moving(age), services: moving(Duration::ZERO), calls: Vec::new() }
     }
 
-    fn get(&self, load: &ReplicaLoad) -> Option<Known> {
-        let known = (*self.known.get(load.replica.index())?)?;
-        known.latency.map(|_| known)
+    /// Returns the score of a replica; one of which nothing is known has the `least` latency.
+    fn score(&self, now: Instant, load: &ReplicaLoad, least: f64) -> f64 {
+        let latency = self.latencies.get(now, load.replica).unwrap_or(least);
+        let service = self.services.get(now, load.replica).unwrap_or(latency);
+        let told = self.calls.get(load.replica.index()).copied().unwrap_or_default();
+        let queue = 1.0 + load.calls() as f64 + told;
+        latency - service + queue * queue * queue * service
     }
-}
-
-/// Returns the score of a replica with so many of our calls.
-fn score(known: Known, calls: u64) -> f64 {
-    let latency = known.latency.unwrap_or_default();
-    let service = known.service.unwrap_or(latency);
-    let queue = 1.0 + calls as f64 + known.calls;
-    latency - service + queue * queue * queue * service
 }
 
 impl Balancer for C3 {
     fn choose(
         &mut self,
-        _now: Instant,
+        now: Instant,
         _demand: &Demand,
         usable: &[ReplicaLoad],
         want: usize,
         entropy: u64,
         picks: &mut Picks,
     ) {
-        // A replica of which nothing is known counts as the best that is known.
-        let knows = usable.iter().filter_map(|load| self.get(load));
-        let best = knows.reduce(|a, b| if score(b, 0) < score(a, 0) { b } else { a }).unwrap_or_default();
-        let start = crate::draws::below(entropy, usable.len() as u64) as usize;
-        for _ in 0..want.min(usable.len()) {
-            let from_start = usable[start..].iter().chain(&usable[..start]);
-            let left = from_start.filter(|load| !picks.contains(&load.replica));
-            let scored = left.map(|load| {
-                ((score(self.get(load).unwrap_or(best), load.calls()), load.calls()), load.replica)
-            });
-            let Some((_, replica)) = scored.reduce(|a, b| if b.0 < a.0 { b } else { a }) else { return };
-            picks.push(replica);
+        let least = self.latencies.least(now, usable);
+        let rank = |load: &ReplicaLoad| (self.score(now, load, least), load.calls());
+        choose_best(usable, want, entropy, picks, |one, other| rank(one) < rank(other));
+        for replica in picks {
+            self.latencies.asked(now, *replica);
         }
     }
 
-    fn said(&mut self, _now: Instant, replica: ReplicaId, figures: &Figures) {
-        let known = self.known(replica);
-        average(&mut known.service, figures.latency);
-        known.calls += (f64::from(figures.calls) - known.calls) * WEIGHT;
+    fn said(&mut self, now: Instant, replica: ReplicaId, &Figures { calls, latency }: &Figures) {
+        let end = CallEnd::Answered;
+        self.services.completed(replica, &Completion { at: now, took: latency, gap: latency, end });
+        let index = replica.index();
+        if self.calls.len() <= index {
+            self.calls.resize(index + 1, 0.0);
+        }
+        self.calls[index] += (f64::from(calls) - self.calls[index]) * WEIGHT;
     }
 
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
-        let Completion { gap: took, end, .. } = *completion;
-        let known = self.known(replica);
-        let is_more = known.latency.is_none_or(|latency| took.as_nanos() as f64 > latency);
-        if end == CallEnd::Answered || (end == CallEnd::Cancelled && is_more) {
-            average(&mut known.latency, took);
-        }
+        self.latencies.completed(replica, completion);
     }
-}
-
-fn average(mean: &mut Option<f64>, latest: Duration) {
-    let latest = latest.as_nanos() as f64;
-    *mean = Some(mean.map_or(latest, |mean| mean + (latest - mean) * WEIGHT));
 }
 
 #[cfg(test)]
@@ -104,7 +84,7 @@ mod tests {
 
     #[test]
     fn queue_at_a_server_counts_by_its_cube() {
-        let mut rule = C3::default();
+        let mut rule = C3::new(Duration::ZERO);
         for (replica, ms, calls) in [(0, 4, 0), (1, 1, 1)] {
             let took = Duration::from_millis(ms);
             let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
@@ -121,11 +101,29 @@ mod tests {
 
     #[test]
     fn replica_without_a_latency_is_asked_like_the_best() {
-        let mut rule = C3::default();
+        let mut rule = C3::new(Duration::ZERO);
         let took = Duration::from_millis(4);
         let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
         rule.completed(ReplicaId(0), &completion);
         assert_eq!(picked(&mut rule, &loads_of(&[(0, 1), (1, 0)]), 2, 0), [1, 0]);
         assert_eq!(picked(&mut rule, &loads_of(&[(0, 0), (1, 1)]), 2, 0), [0, 1]);
+    }
+
+    #[test]
+    fn replica_that_was_slow_is_asked_again_when_its_latency_has_aged() {
+        let mut rule = C3::new(Duration::from_secs(5));
+        for (replica, ms) in [(0, 1), (1, 4)] {
+            let took = Duration::from_millis(ms);
+            let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
+            rule.completed(ReplicaId(replica), &completion);
+        }
+        let usable = loads_of(&[(0, 0), (1, 0)]);
+        let mut asked_at = |seconds| {
+            let mut picks = Picks::new();
+            rule.choose(Instant::from_secs(seconds), &Demand::default(), &usable, 1, 0, &mut picks);
+            picks[0].0
+        };
+        let asked: Vec<_> = (1..40).map(&mut asked_at).collect();
+        assert!(asked.contains(&1) && asked.iter().filter(|replica| **replica == 1).count() < 3, "{asked:?}");
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! A rule is pure: time and randomness are arguments. It may keep state.
 
+mod best;
 mod c3;
 mod deadline;
 mod delay;

@@ -76,7 +76,10 @@ pub enum BalanceChoice {
         age: Duration,
     },
     /// The one with the least latency and cube of its queue (C3).
-    C3,
+    C3 {
+        /// Time in which a latency that is not renewed halves; zero for never, as published.
+        age: Duration,
+    },
     /// The quickest of those that do not have more calls than most others (Prequal).
     Prequal {
         /// Time in which a latency that is not renewed halves; zero for never.
@@ -192,7 +195,7 @@ impl BalanceChoice {
             ("tickets-all", Self::AllTickets),
             ("tokens", Self::Tokens { lookups: 0, age: AGE }),
             ("peak-ewma", Self::PeakEwma { age: AGE }),
-            ("c3", Self::C3),
+            ("c3", Self::C3 { age: AGE }),
             ("prequal", Self::Prequal { age: AGE }),
         ];
         choose("balance", name, &built)
@@ -338,7 +341,7 @@ impl From<BalanceChoice> for AnyBalancer {
             BalanceChoice::AllTickets => Self::AllTickets(AllTickets),
             BalanceChoice::Tokens { lookups, age } => Self::Tokens(Tokens::new(lookups, age)),
             BalanceChoice::PeakEwma { age } => Self::PeakEwma(PeakEwma::new(age)),
-            BalanceChoice::C3 => Self::C3(C3::default()),
+            BalanceChoice::C3 { age } => Self::C3(C3::new(age)),
             BalanceChoice::Prequal { age } => Self::Prequal(Prequal::new(age)),
         }
     }

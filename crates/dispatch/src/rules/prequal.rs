@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId, SplitMix64};
 
+use super::best::from;
 use super::speeds::{Mean, Speeds};
 use super::{Balancer, CallEnd, Completion, Figures, Picks, ReplicaLoad};
 use crate::draws::below;
 
-/// Picks, of up to 16 replicas drawn at random, the cold one with the least latency; a replica is
-/// cold while it has no more calls than 84% of them have. If all are hot, the one with the fewest
-/// calls.
+/// Picks, of up to 16 replicas drawn at random, the one with the least latency among those that
+/// have no more calls than 84% of them have.
 ///
 /// Calls and latency are those that a server has told within the last second, else our own calls
 /// and the latency of its latest answer.
@@ -54,17 +54,16 @@ impl Balancer for Prequal {
         let least = self.speeds.least(now, usable);
         for _ in 0..want.min(usable.len()) {
             let start = below(draws.next_u64(), usable.len() as u64) as usize;
-            let from_start = usable[start..].iter().chain(&usable[..start]);
-            let left = from_start.filter(|load| !picks.contains(&load.replica)).take(POOL);
+            let left = from(usable, start).filter(|load| !picks.contains(&load.replica)).take(POOL);
             let mut pool: smallvec::SmallVec<[_; POOL]> = left
                 .map(|load| {
                     let latency = self.speeds.get(now, load.replica).unwrap_or(least);
                     (self.calls(now, load), latency, load.replica)
                 })
                 .collect();
-            pool.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-            let Some(&(fewest, ..)) = pool.first() else { return };
-            let limit = pool[((pool.len() - 1) as f64 * COLD_RATIO) as usize].0.max(fewest);
+            pool.sort_by_key(|(calls, ..)| *calls);
+            let place = (pool.len().saturating_sub(1) as f64 * COLD_RATIO) as usize;
+            let Some(&(limit, ..)) = pool.get(place) else { return };
             let cold = pool.iter().filter(|(calls, ..)| *calls <= limit);
             let Some(&(.., best)) = cold.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
             self.speeds.asked(now, best);

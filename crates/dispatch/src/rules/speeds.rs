@@ -7,12 +7,14 @@ use sherwood_model::{Instant, ReplicaId};
 use super::{CallEnd, Completion, ReplicaLoad};
 
 /// The way in which latencies of a replica become its speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Mean {
     /// The latest one.
     Last,
     /// A moving average that rises to a greater one at once, and falls by half within the age.
     Peak,
+    /// A moving average in which the latest one has this weight.
+    Moving(f64),
 }
 
 /// A latency of each replica that has answered, which ages: without a call, it halves with the age,
@@ -76,12 +78,13 @@ impl Speeds {
         }
         let before = self.known[index];
         let took = gap.as_nanos() as f64;
-        let nanos = match (end, before) {
-            (CallEnd::Failed, _) => return,
-            (CallEnd::Cancelled, Some(known)) if took <= known.nanos => return,
-            (CallEnd::Answered, Some(known)) if self.mean == Mean::Peak && took < known.nanos => {
+        let nanos = match (end, before, self.mean) {
+            (CallEnd::Failed, ..) => return,
+            (CallEnd::Cancelled, Some(known), _) if took <= known.nanos => return,
+            (_, Some(known), Mean::Peak) if took < known.nanos => {
                 took + (known.nanos - took) * self.left_after(at - known.at)
             }
+            (_, Some(known), Mean::Moving(weight)) => known.nanos + (took - known.nanos) * weight,
             _ => took,
         };
         self.known[index] = Some(Known { nanos, at, ages_from: at });

@@ -3,9 +3,9 @@
 
 use sherwood_model::{Demand, Instant};
 
+use super::best::choose_best;
 use super::power_of_two::choose_of_two;
 use super::{Balancer, Picks, ReplicaLoad};
-use crate::draws::below;
 
 /// Picks the one of two replicas drawn at random whose queue expects to meet the deadline without
 /// breaking another one; the one that expects to end earlier if both or none do, and the less
@@ -45,14 +45,7 @@ impl Balancer for AllTickets {
         entropy: u64,
         picks: &mut Picks,
     ) {
-        // Equal replicas are picked from a random place on, not always the first.
-        let start = below(entropy, usable.len() as u64) as usize;
-        for _ in 0..want.min(usable.len()) {
-            let from_start = usable[start..].iter().chain(&usable[..start]);
-            let left = from_start.filter(|load| !picks.contains(&load.replica));
-            let best = left.reduce(|first, second| if is_better(second, first) { second } else { first });
-            picks.extend(best.map(|load| load.replica));
-        }
+        choose_best(usable, want, entropy, picks, is_better);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId, SplitMix64};
 
+use super::best::{best, from};
 use super::speeds::{Mean, Speeds};
 use super::{Balancer, Completion, Picks, ReplicaLoad};
 use crate::draws::below;
@@ -46,10 +47,8 @@ impl Balancer for Tokens {
             let start = below(draws.next_u64(), usable.len() as u64) as usize;
             let rank =
                 |load: &ReplicaLoad| (self.speeds.get(now, load.replica).unwrap_or(least), load.calls());
-            let from_start = usable[start..].iter().chain(&usable[..start]).take(looked_at);
-            let left = from_start.filter(|load| !picks.contains(&load.replica));
-            let ranked = left.map(|load| (rank(load), load.replica));
-            let Some((_, best)) = ranked.reduce(|a, b| if b.0 < a.0 { b } else { a }) else { return };
+            let looked_at = from(usable, start).take(looked_at);
+            let Some(best) = best(looked_at, picks, |one, other| rank(one) < rank(other)) else { return };
             self.speeds.asked(now, best);
             picks.push(best);
         }

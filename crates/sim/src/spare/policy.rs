@@ -73,7 +73,8 @@ const PEAK_EWMA: Policy = Policy {
 const C3: Policy = Policy {
     name: "c3",
     about: "by latency and the cube of the queue, which servers tell",
-    balance: BalanceChoice::C3,
+    // As published, latencies do not age.
+    balance: BalanceChoice::C3 { age: Duration::ZERO },
     figures: Telling::WithAnswers,
     ..BY_CALL
 };
@@ -89,7 +90,7 @@ const PREQUAL: Policy = Policy {
 const SHERWOOD: Policy = Policy {
     name: "sherwood",
     about: "c3 by what a proxy sees, and a copy where a call makes no progress for long",
-    balance: BalanceChoice::C3,
+    balance: BalanceChoice::C3 { age: AGE },
     copies: CopiesChoice::Hedge { percentile: STALLED, min: HEDGE_MIN },
     reports_progress: true,
     ..BY_CALL

@@ -119,8 +119,9 @@ impl Draft<'_, '_> {
         match &mut self.options.balance {
             BalanceChoice::Tokens { age, .. }
             | BalanceChoice::PeakEwma { age }
+            | BalanceChoice::C3 { age }
             | BalanceChoice::Prequal { age } => *age = value,
-            _ => self.unused("age", &origin, "balance = \"tokens\", \"peak-ewma\" or \"prequal\""),
+            _ => self.unused("age", &origin, "balance = \"tokens\", \"peak-ewma\", \"c3\" or \"prequal\""),
         }
     }
 }

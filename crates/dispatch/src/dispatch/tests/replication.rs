@@ -216,7 +216,8 @@ fn progress_of_a_call_postpones_its_hedge() {
 
 #[test]
 fn balancer_learns_from_progress_before_a_call_has_ended() {
-    let mut machine = machine(2, |o| (o.balance, o.in_flight_calls_max) = (BalanceChoice::C3, 9));
+    let mut machine =
+        machine(2, |o| (o.balance, o.in_flight_calls_max) = (BalanceChoice::C3 { age: Duration::ZERO }, 9));
     let begin = |machine: &mut Machine| {
         let started = call(&fetch(machine, 0, &[("a", 1)]));
         machine.invalidate(&"a");

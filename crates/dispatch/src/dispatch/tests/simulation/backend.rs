@@ -125,7 +125,7 @@ impl Backend {
                     BalanceChoice::Tickets,
                     BalanceChoice::Tokens { lookups: 2, age: timeout },
                     BalanceChoice::PeakEwma { age: timeout },
-                    BalanceChoice::C3,
+                    BalanceChoice::C3 { age: timeout },
                     BalanceChoice::Prequal { age: timeout },
                 ],
             ),
