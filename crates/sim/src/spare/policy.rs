@@ -90,7 +90,7 @@ const PREQUAL: Policy = Policy {
 const SHERWOOD: Policy = Policy {
     name: "sherwood",
     about: "c3 by what a proxy sees, and a copy where a call makes no progress for long",
-    balance: BalanceChoice::C3 { age: AGE },
+    balance: BalanceChoice::C3 { age: Duration::ZERO },
     copies: CopiesChoice::Hedge { percentile: STALLED, min: HEDGE_MIN },
     reports_progress: true,
     ..BY_CALL
