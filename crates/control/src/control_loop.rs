@@ -225,8 +225,8 @@ impl ControlLoop {
         }
         let CacheSeen { at, total_bytes, partitions, requests, admissions, .. } = seen;
         let (now, is_new) = self.round_at(now, at);
-        let replication = self.replication.clone().map(Box::new);
-        let before = Undo::Decision(self.levels.standing(), self.admission.clone(), replication);
+        let (standing, admission) = (self.levels.standing(), self.admission.clone());
+        let lever = self.replication.clone();
         let divided = self.divide(now, at, (total_bytes, partitions), &requests);
         let leave = self.leave(now, divided.as_ref().and_then(|decision| decision.harm.as_ref()));
         let seen = if is_new { &admissions[..] } else { &[] };
@@ -235,6 +235,9 @@ impl ControlLoop {
             Leave::BackTo(at) => lever.go_back(now, at),
             _ => None,
         });
+        // A decision about copies of its own round is not taken back with this one.
+        let lever = lever.filter(|_| copies.is_some()).map(Box::new);
+        let before = Undo::Decision(standing, admission, lever);
         let mut backends = planned(&choices);
         backends.extend(copies.iter().flat_map(CopiesDecision::plans));
         let applies = divided.as_ref().map_or(!backends.is_empty(), |decision| decision.apply);

@@ -112,13 +112,21 @@ impl<C: Copy + Eq> Leased<C> {
             self.open = None;
             return (LeasedEnd::Answered(open), None);
         }
-        let end = if self.slots.iter().all(|slot| slot.has_failed) {
-            self.open = None;
-            LeasedEnd::Failed(open)
-        } else {
-            LeasedEnd::Needless
-        };
-        (end, None)
+        (self.failed(), None)
+    }
+
+    /// Removes a slot whose lease has ended. A call that is under way there is not waited for; the
+    /// open call has failed if it has at all slots that are left.
+    pub fn remove(&mut self, lease: LeaseId) -> LeasedEnd<C> {
+        self.slots.retain(|slot| slot.lease != lease);
+        self.failed()
+    }
+
+    /// Returns the end of the open call if it has failed at every slot.
+    fn failed(&mut self) -> LeasedEnd<C> {
+        let has_failed = self.slots.iter().all(|slot| slot.has_failed);
+        let failed = self.open.take_if(|_| has_failed);
+        failed.map_or(LeasedEnd::Needless, LeasedEnd::Failed)
     }
 
     /// Returns the leases of all slots, which the client ends when the connection closes.
@@ -185,5 +193,8 @@ mod tests {
         assert_eq!(connection.end(leases[0], false), (LeasedEnd::Needless, None));
         assert_eq!(connection.end(leases[1], false), (LeasedEnd::Failed('a'), None));
         assert_eq!(connection.ask('b').len(), 2, "the slots are used again");
+        assert_eq!(connection.end(leases[0], false), (LeasedEnd::Needless, None));
+        assert_eq!(connection.remove(leases[1]), LeasedEnd::Failed('b'), "no other slot is left");
+        assert_eq!(connection.leases().collect::<Vec<_>>(), [leases[0]]);
     }
 }

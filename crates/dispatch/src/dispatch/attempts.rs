@@ -134,7 +134,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             (fetch.open < fetch.keys.len()).then(|| fetch.keys.iter().filter(is_open).copied().collect());
         let stored = |key: &Id| self.keys.get(*key).expect("a key is stored until it ends").key.clone();
         let keys = asked.as_ref().unwrap_or(&fetch.keys).iter().map(stored).collect();
-        let (number, asked_keys) = (fetch.made, fetch.open);
+        let number = fetch.made;
         let (since, state) = (if number == 0 { fetch.asked_at } else { now }, AttemptState::Queued);
         let replica = self.tier.is_none().then_some(replica);
         let (fetch_id, progress_at) = (id, now);
@@ -143,9 +143,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let attempt = self.attempts.insert(attempt);
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
-        if number > 0 {
-            self.charge_further(now, id, asked_keys);
-        }
         self.enqueue(now, attempt);
     }
 
@@ -186,12 +183,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             return self.grant(now, fetch_id, replica, lasts);
         }
         self.counters.calls += 1;
-        // The first one to start pays, be it a copy.
-        if fetch.started == 0 {
+        let Fetch { demand, expires_at, started, .. } = *fetch;
+        fetch.started = started.saturating_add(1);
+        // The first one to start pays for extra ones, be it a copy. The tenant has paid for one.
+        if started == 0 {
             self.budget.pay();
+        } else {
+            self.charge_further(now, fetch_id, keys.len());
         }
-        fetch.started = fetch.started.saturating_add(1);
-        let Fetch { demand, expires_at, .. } = *fetch;
         let timeout = expires_at - now;
         let attempt = AttemptId(id);
         self.actions.push_back(Action::Call { attempt, replica, keys, demand, since, timeout });

@@ -275,7 +275,7 @@ impl Replicator {
                 reference.variability.clone_from(&search.measured().variability);
             }
             self.phase = Phase::Settled;
-            format!("settled after {} tries", self.tries)
+            format!("settled after {} {}", self.tries, if self.tries == 1 { "try" } else { "tries" })
         };
         self.reason = format!("{tried}{given_up}: {result}; {next}");
     }

@@ -1,6 +1,7 @@
 //! Tenants whose fetches take units from their own rates.
 
 use super::*;
+use crate::CopiesChoice;
 use crate::{OverRate, TenantOptions, TenantRefusal};
 use sherwood_model::TenantId;
 
@@ -164,4 +165,26 @@ fn retry_is_charged_and_does_not_wait() {
     let (id, _) = call(&fetch(&mut machine, 1_000, &[("a", 1), ("b", 2)]));
     assert_eq!(calls(&reply(&mut machine, 1_001, id, failed(FailureKind::Reset))).len(), 1);
     assert_eq!(reads(&machine, 0).own_units, 4.0);
+}
+
+#[test]
+fn copy_is_charged_when_it_becomes_a_call() {
+    for (copies, expected) in
+        [(CopiesChoice::Tied { factor: 2 }, 1.0), (CopiesChoice::Fixed { factor: 2 }, 2.0)]
+    {
+        let mut machine = machine(2, |o| {
+            o.tenants =
+                Some(TenantOptions { tenants: 2, burst_units: 9, lends: false, over: OverRate::Wait });
+            o.in_flight_calls_max = 1;
+        });
+        machine.set_rates(at(0), 2_000.0, &[1_000.0; 2]);
+        let busy = ["x", "y"].map(|key| call(&fetch_as(&mut machine, 1_000, 1, &[(key, 1)], None)).0);
+        machine.replication = copies.into();
+        assert_eq!(fetch_as(&mut machine, 1_001, 0, &[("a", 1)], None), []);
+        assert_eq!(reads(&machine, 0).own_units, 1.0, "both attempts wait");
+        for attempt in busy {
+            reply(&mut machine, 1_002, attempt, Reply::Ok(vec![None]));
+        }
+        assert_eq!(reads(&machine, 0).own_units, expected);
+    }
 }
