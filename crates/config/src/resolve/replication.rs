@@ -1,5 +1,8 @@
 //! `[replication]`: the tiers whose copies are chosen, and how.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use sherwood_dispatch::CopiesChoice;
 use sherwood_model::BackendId;
 use sherwood_policy::replication::{ReplicationOptions, ReplicationPolicy, TargetLatency, TierOptions};
@@ -7,8 +10,12 @@ use sherwood_policy::replication::{ReplicationOptions, ReplicationPolicy, Target
 use crate::meaning::BackendConfig;
 use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawReplication};
-use crate::scope::{Given, bytes, given};
+use crate::scope::{Given, Setting, bytes, given, in_range};
 use crate::setup::ReplicationSetup;
+use crate::units::Span;
+
+const WINDOW: Setting = Setting::new("[replication]", "window", "\"60s\"");
+const WINDOWS: RangeInclusive<Span> = Span(Duration::from_secs(1))..=Span(Duration::from_secs(3_600));
 
 /// Cores of a server of which the configuration says nothing.
 const CORES: u32 = 2;
@@ -25,6 +32,7 @@ pub(super) fn resolve(
     // What does not depend on the tiers is checked with one that is valid.
     let any = TierOptions { name: String::new(), cores: CORES, factor: 1 };
     let mut options = ReplicationOptions { tiers: vec![any], ..ReplicationOptions::default() };
+    options.window = in_range(problems, WINDOW, given(window), Span(options.window), WINDOWS).0;
     let mut change = |origin: &Origin, change: &dyn Fn(&mut ReplicationOptions)| {
         let mut changed = options.clone();
         change(&mut changed);
@@ -35,9 +43,6 @@ pub(super) fn resolve(
     };
     if let Some(Given { value, origin }) = given(collision_max) {
         change(&origin, &|options| options.collision_max = value);
-    }
-    if let Some(Given { value, origin }) = given(window) {
-        change(&origin, &|options| options.window = value.0);
     }
     if let Some(Given { value, origin }) = given(factor_max) {
         change(&origin, &|options| options.factor_max = value);
