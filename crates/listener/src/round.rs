@@ -21,7 +21,7 @@ const PAGE_BYTES: usize = 4096;
 /// clients wait while the server works, and the server while they do.
 pub(super) const ROUND_CLIENTS_MAX: usize = 16;
 /// Number of clients whose answers wait for each other. With as many as a round has, P99 of an open
-/// loop of 20,000 requests a second was a tenth above that of epoll alone.
+/// loop of 20,000 requests a second was 1.2 to 1.4 times that of epoll alone.
 const OWED_CLIENTS_MAX: usize = 8;
 /// Bytes of answers, without values that are sent in place, after which those that wait are sent
 /// before others are produced.
