@@ -36,7 +36,7 @@ use crate::tier_meter::TierMeter;
 use crate::tier_queue::TierQueue;
 use crate::{
     Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, LeaseAction, Options, OptionsError,
-    ProbeOptions, QueueScope, Reply, RetryOptions, Stats, Waiters,
+    ProbeOptions, Reply, RetryOptions, Stats, Waiters,
 };
 use sherwood_model::Percent;
 
@@ -214,8 +214,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             admission: AnyAdmission::new(options.admit, workers),
             replication: options.copies.into(),
             replicas: (0..replicas).map(replica).collect(),
-            tier: (options.scope() == QueueScope::Tier)
-                .then(|| Box::new(TierQueue::new(&options, replicas, hash))),
+            tier: options.has_tokens().then(|| Box::new(TierQueue::new(&options, replicas, hash))),
             joinable: HashMap::with_hasher(hash),
             keys: Slab::new(),
             fetches: Slab::new(),

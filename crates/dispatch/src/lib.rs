@@ -48,7 +48,7 @@ pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
 pub use leased::{Leased, LeasedCall, LeasedEnd};
-pub use options::{Options, OptionsError, OverRate, ProbeOptions, QueueScope, RetryOptions, TenantOptions};
+pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};

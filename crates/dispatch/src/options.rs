@@ -27,9 +27,7 @@ pub struct Options {
     pub waiters_max: u32,
     /// Longest time from the first request of a key to the delivery of its result, above 0.
     pub timeout: Duration,
-    /// The kind of queue that attempts wait in: one for each replica, or one for all.
-    pub scope: QueueScope,
-    /// The order in which that queue starts calls.
+    /// The order in which queues start calls.
     pub queue: QueueChoice,
     /// The rule by which replicas are chosen for attempts.
     pub balance: BalanceChoice,
@@ -56,18 +54,6 @@ pub struct Options {
     pub ramp: Option<RampOptions>,
     /// The tenants, if each reads by a rate of its own; none starts every fetch at once.
     pub tenants: Option<TenantOptions>,
-}
-
-/// The queue in which an attempt waits until a replica has room for its call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueScope {
-    /// The queue of one replica, which is chosen for the attempt in advance.
-    #[default]
-    Replica,
-    /// A common queue for all replicas (the tier). The replica is chosen when the attempt starts,
-    /// among those that may answer and have a free slot. Beyond the calls in flight, the queue
-    /// holds as many attempts as the queue of one replica.
-    Tier,
 }
 
 /// The tenants of a backend, each of which reads and writes by a rate of its own.
@@ -224,7 +210,6 @@ impl Options {
             queued_calls_max: _,
             waiters_max,
             timeout,
-            scope: _,
             queue: _,
             balance: _,
             admit,
@@ -254,7 +239,7 @@ impl Options {
         if !(1..=ATTEMPTS_MAX).contains(&usize::from(copies.factor())) {
             return Err(OptionsError::Factor { factor: copies.factor(), most: ATTEMPTS_MAX });
         }
-        if matches!(copies, CopiesChoice::Idle { .. }) && self.scope() == QueueScope::Tier {
+        if matches!(copies, CopiesChoice::Idle { .. }) && self.has_tokens() {
             return Err(OptionsError::IdleTokens);
         }
         if !(0.0..=1.0).contains(&ratio) {
@@ -292,10 +277,12 @@ impl Options {
         asks || self.admit != AdmitChoice::Open
     }
 
-    /// Returns the queue in which attempts wait: with tokens, that of all replicas.
+    /// Returns true if attempts wait for a token of any replica, in a common queue of all (the
+    /// tier), and not in the queue of one replica that is chosen in advance. Beyond the calls in
+    /// flight, the common queue holds as many attempts as that of one replica.
     #[must_use]
-    pub fn scope(&self) -> QueueScope {
-        if matches!(self.balance, BalanceChoice::Tokens { .. }) { QueueScope::Tier } else { self.scope }
+    pub fn has_tokens(&self) -> bool {
+        matches!(self.balance, BalanceChoice::Tokens { .. })
     }
 
     /// Returns the options of the queue of each replica.
@@ -338,7 +325,6 @@ impl Default for Options {
             queued_calls_max: 256,
             waiters_max: 100_000,
             timeout: Duration::from_secs(2),
-            scope: QueueScope::default(),
             queue: QueueChoice::default(),
             balance: BalanceChoice::default(),
             admit: AdmitChoice::default(),

@@ -31,7 +31,6 @@ impl Replica {
             in_flight_calls: self.queue.in_flight(),
             queued_calls: self.queue.queued(),
             estimate: None,
-            latency: None,
         }
     }
 

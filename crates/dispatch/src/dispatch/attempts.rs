@@ -90,7 +90,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         for load in &mut self.usable {
             let own = &self.replicas[load.replica.index()].queue;
             let queue = self.tier.as_ref().map_or(own, |tier| &tier.queue);
-            (load.estimate, load.latency) = (Some(queue.estimate(now, &due, keys)), own.latency());
+            load.estimate = Some(queue.estimate(now, &due, keys));
         }
     }
 

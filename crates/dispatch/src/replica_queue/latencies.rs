@@ -14,22 +14,8 @@ pub(super) struct Latencies<T> {
     reads: Window,
     writes: Window,
     started: Vec<Started<T>>,
-    /// The latest latency per key, and a moving average; none before the first.
-    recent: Option<(Duration, Duration)>,
     /// Number of latencies that were ignored because no call takes so long.
     dropped: u64,
-}
-
-/// Latencies of a server per key, by which balancers compare servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueLatency {
-    /// The latest latency.
-    pub(crate) last: Duration,
-    /// The moving average, in which each new latency has a weight of one eighth.
-    pub(crate) mean: Duration,
-    /// The percentile of read latencies that estimates assume; zero until enough latencies are
-    /// known.
-    pub(crate) high: Duration,
 }
 
 /// A call that the server works on.
@@ -44,7 +30,7 @@ struct Started<T> {
 impl<T: Copy + PartialEq> Latencies<T> {
     pub(super) fn new(alpha: Percent, beta: Percent) -> Self {
         let window = || Window::new(alpha, beta);
-        Self { reads: window(), writes: window(), started: Vec::new(), recent: None, dropped: 0 }
+        Self { reads: window(), writes: window(), started: Vec::new(), dropped: 0 }
     }
 
     pub(super) fn start(&mut self, now: Instant, entry: T, kind: DemandKind, keys: u32) {
@@ -65,15 +51,13 @@ impl<T: Copy + PartialEq> Latencies<T> {
             DemandKind::Read => &mut self.reads,
             DemandKind::Write => &mut self.writes,
         };
-        let each = took / keys.max(1);
-        window.note(each);
-        let mean = self.recent.map_or(each, |(_, mean)| (mean * 7 + each) / 8);
-        self.recent = Some((each, mean));
+        window.note(took / keys.max(1));
     }
 
-    /// Returns a summary of the latest latencies; none before the first call has ended.
-    pub(super) fn summary(&self) -> Option<QueueLatency> {
-        self.recent.map(|(last, mean)| QueueLatency { last, mean, high: self.reads.high() })
+    /// Returns the number of latencies that the quantiles are of.
+    #[cfg(test)]
+    pub(super) fn measured(&self) -> u64 {
+        self.reads.total() + self.writes.total()
     }
 
     pub(super) fn set_beta(&mut self, beta: Percent) {

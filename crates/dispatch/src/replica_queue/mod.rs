@@ -15,7 +15,6 @@ use crate::rules::names::{AnyOrder, QueueChoice};
 use crate::{AttemptId, Estimate};
 use forecast::{Arriving, Outlook};
 use latencies::Latencies;
-pub(crate) use latencies::QueueLatency;
 use ranked::Ranked;
 use sherwood_model::Percent;
 pub(crate) use window::Window;
@@ -321,10 +320,10 @@ impl<T: Copy + Ord> ReplicaQueue<T> {
         Estimate { starts_at, completes_at, meets_deadline, breaks_another, starts_at_once }
     }
 
-    /// Returns a summary of the server's latest latencies; none if the queue does not measure them,
-    /// or no call has completed.
-    pub(crate) fn latency(&self) -> Option<QueueLatency> {
-        self.latencies.as_ref()?.summary()
+    /// Returns the number of latencies that estimates are made of.
+    #[cfg(test)]
+    pub(crate) fn measured(&self) -> u64 {
+        self.latencies.as_ref().map_or(0, |latencies| latencies.measured())
     }
 
     /// Makes estimates take another percentile of latencies.

@@ -75,8 +75,13 @@ impl Window {
         }
     }
 
+    /// Returns the number of latencies in the window.
+    pub(crate) fn total(&self) -> u64 {
+        self.halves.iter().map(|half| u64::from(half.total)).sum()
+    }
+
     fn refresh(&mut self) {
-        let total = self.halves.iter().map(|half| u64::from(half.total)).sum();
+        let total = self.total();
         let (low, high) = (self.alpha.rank_in(total), self.beta.rank_in(total));
         (self.low, self.high) = (self.value_at(low), self.value_at(high));
     }

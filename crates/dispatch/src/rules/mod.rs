@@ -38,7 +38,6 @@ use sherwood_model::{Demand, Instant, ReplicaId};
 use smallvec::SmallVec;
 
 use crate::Estimate;
-use crate::replica_queue::QueueLatency;
 
 /// The load of a replica that is up and has room for one more attempt (call).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +49,6 @@ pub(crate) struct ReplicaLoad {
     pub(crate) queued_calls: u32,
     /// Expectation of the replica's queue about the attempt; none if no rule uses it.
     pub(crate) estimate: Option<Estimate>,
-    /// Latencies of the replica; none if no rule uses estimates, or no call has ended.
-    pub(crate) latency: Option<QueueLatency>,
 }
 
 impl ReplicaLoad {
@@ -291,7 +288,6 @@ pub(crate) mod tests {
             in_flight_calls,
             queued_calls: 0,
             estimate: None,
-            latency: None,
         };
         replicas.iter().map(load).collect()
     }
@@ -325,8 +321,12 @@ pub(crate) mod tests {
             _: u64,
             picks: &mut Picks,
         ) {
+            let last = |load: &ReplicaLoad| {
+                let seen = self.seen.iter().rev().find(|(replica, _)| *replica == load.replica);
+                seen.map(|(_, completion)| completion.took)
+            };
             let mut loads = usable.to_vec();
-            loads.sort_by_key(|load| load.latency.map(|latency| latency.last));
+            loads.sort_by_key(last);
             picks.extend(loads.iter().take(want).map(|load| load.replica));
         }
 

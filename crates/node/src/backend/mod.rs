@@ -17,8 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
 use sherwood_dispatch::{
-    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError,
-    QueueScope, Reply, Stats,
+    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
+    Stats,
 };
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
@@ -203,7 +203,7 @@ impl BackendDriver {
             calls_at_once_max,
             admit,
             uses_estimates: local.uses_estimates(),
-            tokens: (local.scope() == QueueScope::Tier).then_some(local.in_flight_calls_max),
+            tokens: local.has_tokens().then_some(local.in_flight_calls_max),
             turn_timeout,
             written_resource: parts.written_resource,
             replicas: parts.replicas,

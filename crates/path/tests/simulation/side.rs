@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind, Value};
 use sherwood_dispatch::{
-    CancelRule, CopiesChoice, Counters, LeaseId, Options, OverRate, ProbeOptions, QueueScope, RampOptions,
+    BalanceChoice, CancelRule, CopiesChoice, Counters, LeaseId, Options, OverRate, ProbeOptions, RampOptions,
     RetryOptions, TenantOptions,
 };
 use sherwood_model::{Instant, PartitionId, Percent, SeededState, SplitMix64, TenantId};
@@ -99,7 +99,11 @@ impl Side {
                 queued_calls_max: draw(6) as u32,
                 waiters_max: draw(60) as u32 + 10,
                 timeout: timeout(at),
-                scope: if draw(3) == 0 { QueueScope::Tier } else { QueueScope::Replica },
+                balance: if draw(3) == 0 {
+                    BalanceChoice::Tokens { lookups: 0, age: timeout(at) }
+                } else {
+                    BalanceChoice::PowerOfTwo
+                },
                 retry: RetryOptions { per_call_max: 2, ratio: 0.2, burst: 5 },
                 probe: ProbeOptions {
                     failures_max: 4,

@@ -1,9 +1,7 @@
 //! The rules for copies (`copies = …`) and what they cost.
 
 use super::*;
-use crate::{
-    AttemptKind, AttemptOutcome, CancelRule, CopiesChoice, ExtraOrder, OptionsError, QueueScope, Stats,
-};
+use crate::{AttemptKind, AttemptOutcome, CancelRule, CopiesChoice, ExtraOrder, OptionsError, Stats};
 
 /// Returns a dispatcher whose replicas work on one call each, with these copies and no budget for
 /// extra attempts but `burst`.
@@ -239,7 +237,7 @@ fn fetch_takes_the_free_tokens_and_waits_for_the_others() {
         o.balance = BalanceChoice::Tokens { lookups: 0, age: Duration::ZERO };
         (o.in_flight_calls_max, o.queued_calls_max) = (1, 9);
     });
-    assert_eq!(machine.options.scope(), QueueScope::Tier);
+    assert!(machine.options.has_tokens());
     let first = calls(&fetch(&mut machine, 0, &[("a", 1)]));
     assert_eq!(first.len(), 2);
     let second = calls(&fetch(&mut machine, 0, &[("b", 1)]));

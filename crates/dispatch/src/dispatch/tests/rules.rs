@@ -1,16 +1,16 @@
 //! Tests with rules that learn from the outcomes of calls, or act when attempts start.
 
-use super::tier::tier_of;
+use super::tier::{TOKENS, tier_of};
 use super::*;
+use crate::CopiesChoice;
 use crate::rules::CallEnd;
 use crate::rules::tests::Learning;
-use crate::{CopiesChoice, QueueScope};
 
 #[test]
 fn starting_attempt_removes_the_queued_copies_of_its_fetch() {
-    for scope in [QueueScope::Replica, QueueScope::Tier] {
+    for balance in [BalanceChoice::PowerOfTwo, TOKENS] {
         let mut machine = tier_of(2, |o| {
-            o.scope = scope;
+            o.balance = balance;
             o.retry.burst = 0;
         });
         let (first, one) = call(&fetch(&mut machine, 0, &[("x", 1)]));

@@ -6,13 +6,15 @@ use sherwood_model::RequestId;
 use super::*;
 use crate::CancelRule;
 use crate::rules::AttemptPlan;
-use crate::{LeaseAction, LeaseId, QueueScope};
+use crate::{LeaseAction, LeaseId};
+
+pub(super) const TOKENS: BalanceChoice = BalanceChoice::Tokens { lookups: 0, age: Duration::ZERO };
 
 /// Returns a dispatcher whose replicas work on one call each, with a queue of the tier in which
 /// three more calls may wait.
 pub(super) fn tier_of(replicas: usize, change: impl FnOnce(&mut Options)) -> Machine {
     machine(replicas, |o| {
-        o.scope = QueueScope::Tier;
+        o.balance = TOKENS;
         o.in_flight_calls_max = 1;
         o.queued_calls_max = 3;
         change(o);
@@ -184,8 +186,8 @@ fn read_that_depends_on_a_write_does_not_join_an_earlier_fetch_of_the_key() {
 
 #[test]
 fn lease_occupies_a_slot_of_a_replica_until_its_client_ends_it() {
-    for scope in [QueueScope::Replica, QueueScope::Tier] {
-        let mut machine = tier_of(1, |o| o.scope = scope);
+    for balance in [BalanceChoice::PowerOfTwo, TOKENS] {
+        let mut machine = tier_of(1, |o| o.balance = balance);
         let held = lease(&mut machine, 0).unwrap();
         assert_eq!(granted(&mut machine), Some((held, ReplicaId(0))));
         assert_eq!(fetch(&mut machine, 1, &[("a", 1)]), []);

@@ -13,8 +13,8 @@ use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CopyTerms};
 use crate::slab::Id;
 use crate::{
     Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, CopiesChoice, Dispatch, ExtraOrder, Failure,
-    FailureKind, FetchError, LeaseAction, LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueueScope,
-    QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
+    FailureKind, FetchError, LeaseAction, LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueuedCall,
+    RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -114,7 +114,6 @@ impl Backend {
                 interval_max: interval_min * draws.within(1..=8) as u32,
             },
             ramp: (draws.within(0..=3) == 0).then(RampOptions::default),
-            scope: draw_of(draws, [QueueScope::Replica, QueueScope::Tier]),
             queue: draw_of(draws, [QueueChoice::Fifo, QueueChoice::Edf { alpha: Percent::ALPHA }]),
             balance: draw_of(
                 draws,
@@ -124,6 +123,8 @@ impl Backend {
                     BalanceChoice::Random,
                     BalanceChoice::Tickets,
                     BalanceChoice::Tokens { lookups: 2, age: timeout },
+                    BalanceChoice::Tokens { lookups: 0, age: Duration::ZERO },
+                    BalanceChoice::Tokens { lookups: 0, age: timeout },
                     BalanceChoice::PeakEwma { age: timeout },
                     BalanceChoice::C3 { age: timeout },
                     BalanceChoice::Prequal { age: timeout },
