@@ -80,31 +80,8 @@ pub enum CancelReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptId(pub(crate) Id);
 
-/// A notification about a lease, for the client that asked for the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LeaseAction {
-    /// The lease holds a slot of a replica from now on, until it is
-    /// [ended](crate::Dispatch::end_lease) or expires.
-    Grant {
-        /// The lease.
-        lease: LeaseId,
-        /// The replica whose slot it holds.
-        replica: ReplicaId,
-        /// The time at which the lease expires.
-        expires_at: Instant,
-    },
-    /// The lease has ended, because it has expired or because every replica that it could use is
-    /// down.
-    End {
-        /// The lease, which is no longer valid.
-        lease: LeaseId,
-        /// The reason.
-        error: FetchError,
-    },
-}
-
-/// The id of a lease. Ending a lease late or twice is harmless, because its id becomes invalid when
-/// it ends.
+/// The id of a lease: of a slot of a replica that a connection holds. It becomes invalid when the
+/// lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub(crate) Id);
 

@@ -1,8 +1,10 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
 //! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `leases` the
-//! replica slots that clients hold, `tenants` the rates of tenants.
+//! replica slots that clients hold, `connections` those of several replicas together, `tenants` the
+//! rates of tenants.
 
 mod attempts;
+mod connections;
 mod fetches;
 mod leases;
 mod retries;
@@ -35,10 +37,13 @@ use crate::slab::{Id, Slab};
 use crate::tier_meter::TierMeter;
 use crate::tier_queue::TierQueue;
 use crate::{
-    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, LeaseAction, Options, OptionsError,
+    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError,
     ProbeOptions, Reply, RetryOptions, Stats, Waiters,
 };
+use connections::Connections;
 use sherwood_model::Percent;
+
+pub use connections::{ConnectionAction, ConnectionId};
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
 /// one answer for each waiter.
@@ -72,11 +77,12 @@ use sherwood_model::Percent;
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
 ///   [`begin_wait`](Self::begin_wait), [`handle_turn`](Self::handle_turn),
 ///   [`charge`](Self::charge), [`set_rates`](Self::set_rates),
-///   [`note_applied`](Self::note_applied), [`lease`](Self::lease), [`end_lease`](Self::end_lease),
+///   [`note_applied`](Self::note_applied), [`connect`](Self::connect), [`ask`](Self::ask),
+///   [`end_call`](Self::end_call), [`disconnect`](Self::disconnect),
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none, and
-///   [`poll_lease`](Self::poll_lease) where there are leases. Actions that are not polled
+///   [`poll_connection`](Self::poll_connection) where there are connections. Actions that are not polled
 ///   accumulate: an input adds at most one for each key that it ends or brings, and one for each
 ///   attempt and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
@@ -154,7 +160,7 @@ pub struct Dispatch<K, V, W> {
     actions: VecDeque<Action<K, V, W>>,
     /// Number of leases that wait or hold a slot.
     leases: u32,
-    lease_actions: VecDeque<LeaseAction>,
+    connections: Connections,
     /// Number of actions, from the front, that [`Dispatch::each_new_delivery`] has shown.
     shown: usize,
     counters: Counters,
@@ -234,7 +240,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             last_down: Arc::from("none"),
             actions: VecDeque::new(),
             leases: 0,
-            lease_actions: VecDeque::new(),
+            connections: Connections::default(),
             shown: 0,
             counters: Counters::default(),
             usable: Vec::new(),

@@ -44,13 +44,20 @@ pub(crate) struct Fetch {
     pub(crate) avoids: Option<ReplicaId>,
     /// The replicas at which attempts have failed. Copies do not go there.
     pub(crate) failed_at: SmallVec<[ReplicaId; 2]>,
-    /// The maximum duration of the lease, if this is a lease (a fetch without keys); otherwise
-    /// none.
-    pub(crate) lease: Option<Duration>,
+    /// The lease, if this is one (a fetch without keys).
+    pub(crate) lease: Option<Lease>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
     /// The latest failure of an attempt. Boxed since it is rare.
     pub(crate) failure: Option<Box<Failure>>,
+}
+
+/// A lease: a slot that a connection holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) connection: Id,
+    /// The maximum duration.
+    pub(crate) lasts: Duration,
 }
 
 /// Attempts that are planned for a later time.

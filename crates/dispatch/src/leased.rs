@@ -1,200 +1,112 @@
 //! The calls of one client connection, over the slots that it has leased.
 
-use sherwood_model::ReplicaId;
+use std::time::Duration;
+
+use sherwood_model::{Instant, ReplicaId};
 use smallvec::SmallVec;
 
 use crate::LeaseId;
 
 /// The slots of a client connection, one a replica, and the call that is under way.
 ///
-/// sPARE, section 4: a connection takes the tokens of several servers and keeps them until it
-/// closes. Each of its calls goes to all of these servers, as far as they are free: a server that
-/// still works for an earlier call of the connection gets this one afterwards, unless it has been
-/// answered by then. The connection asks for one call at a time, and the first answer counts.
-///
-/// Every input takes time linear in the slots.
-///
-/// ```
-/// use sherwood_dispatch::{Dispatch, Leased, LeaseAction, LeasedEnd, Options};
-/// use sherwood_model::{Demand, Instant, ReplicaId, SeededState};
-/// use std::time::Duration;
-///
-/// let mut dispatch = Dispatch::<u8, u8, u8>::new(Options::default(), 2, SeededState::new(7))?;
-/// let mut connection = Leased::default();
-/// let now = Instant::ZERO;
-/// for _ in 0..2 {
-///     dispatch.lease(now, &Demand::default(), Duration::from_secs(9), 0).unwrap();
-///     let Some(LeaseAction::Grant { lease, replica, .. }) = dispatch.poll_lease() else { panic!() };
-///     assert_eq!(connection.grant(lease, replica), None);
-/// }
-/// let calls = connection.ask('a');
-/// assert_eq!(calls.len(), 2);
-/// let (first, other) = (calls[0].lease, calls[1].lease);
-/// assert_eq!(connection.end(first, true), (LeasedEnd::Answered('a'), None));
-/// // The other server still works for `a`.
-/// assert_eq!(connection.ask('b').len(), 1);
-/// assert_eq!(connection.end(other, true).1.map(|call| call.call), Some('b'));
-/// # Ok::<(), sherwood_dispatch::OptionsError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Leased<C> {
-    slots: SmallVec<[Slot<C>; 2]>,
-    /// The call that has no answer yet.
-    open: Option<C>,
+/// A slot serves one call at a time. The connection asks for one call at a time, which goes to all
+/// free slots, and the first answer counts. A slot that still works for an earlier call gets the
+/// open one afterwards. Every input takes time linear in the slots.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leased {
+    slots: SmallVec<[Slot; 2]>,
+    /// The call that has no answer yet, and the time at which it was asked for.
+    open: Option<(u64, Instant)>,
 }
 
-/// A leased slot, which serves one call at a time.
 #[derive(Clone, Copy, Debug)]
-struct Slot<C> {
+struct Slot {
     lease: LeaseId,
     replica: ReplicaId,
-    serves: Option<C>,
+    /// The call that is served, and the time of its start.
+    serves: Option<(u64, Instant)>,
     /// True if the open call has failed here.
     has_failed: bool,
 }
 
-/// A call to be made over a leased slot.
+/// A call that starts at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeasedCall<C> {
-    /// The lease of the slot.
-    pub lease: LeaseId,
-    /// The replica of the slot.
-    pub replica: ReplicaId,
-    /// The call, as it was [asked](Leased::ask) for.
-    pub call: C,
+pub(crate) struct SlotCall {
+    pub(crate) lease: LeaseId,
+    pub(crate) replica: ReplicaId,
+    pub(crate) call: u64,
 }
 
-/// The meaning of the end of a call over one slot.
+/// The end of a call at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeasedEnd<C> {
-    /// It is the answer of this call.
-    Answered(C),
-    /// The call has failed at every slot.
-    Failed(C),
-    /// The call was answered before, or goes on at other slots.
-    Needless,
+pub(crate) struct SlotEnd {
+    pub(crate) replica: ReplicaId,
+    /// The time that the slot worked for it.
+    pub(crate) took: Duration,
+    /// The time since the open call was asked for, if this is its answer.
+    pub(crate) latency: Option<Duration>,
+    /// The open call, if it starts at this slot now.
+    pub(crate) next: Option<SlotCall>,
 }
 
-impl<C> Default for Leased<C> {
-    fn default() -> Self {
-        Self { slots: SmallVec::new(), open: None }
-    }
-}
-
-impl<C: Copy + Eq> Leased<C> {
+impl Leased {
     /// Adds a slot, and returns the open call if there is one, which goes there as well.
-    pub fn grant(&mut self, lease: LeaseId, replica: ReplicaId) -> Option<LeasedCall<C>> {
+    pub(crate) fn grant(&mut self, now: Instant, lease: LeaseId, replica: ReplicaId) -> Option<SlotCall> {
         self.slots.push(Slot { lease, replica, serves: None, has_failed: false });
-        let open = self.open?;
-        self.slots.last_mut()?.start(open)
+        let (open, _) = self.open?;
+        self.slots.last_mut()?.start(now, open)
     }
 
     /// Opens a call in place of the one before, and returns where it starts now.
-    pub fn ask(&mut self, call: C) -> SmallVec<[LeasedCall<C>; 2]> {
-        self.open = Some(call);
+    pub(crate) fn ask(&mut self, now: Instant, call: u64) -> SmallVec<[SlotCall; 2]> {
+        self.open = Some((call, now));
         self.slots.iter_mut().for_each(|slot| slot.has_failed = false);
-        self.slots.iter_mut().filter_map(|slot| slot.start(call)).collect()
+        self.slots.iter_mut().filter_map(|slot| slot.start(now, call)).collect()
     }
 
-    /// Takes in that the call over a slot has ended, with an answer or without. Returns what that
-    /// means, and the open call if it starts there next.
-    pub fn end(&mut self, lease: LeaseId, is_answer: bool) -> (LeasedEnd<C>, Option<LeasedCall<C>>) {
-        let Some(slot) = self.slots.iter_mut().find(|slot| slot.lease == lease) else {
-            return (LeasedEnd::Needless, None);
-        };
-        let ended = slot.serves.take();
-        let Some(open) = self.open else { return (LeasedEnd::Needless, None) };
-        if ended != Some(open) {
-            return (LeasedEnd::Needless, slot.start(open));
+    /// Takes in that the call at a slot has ended, with an answer or without; none if there was
+    /// none.
+    pub(crate) fn end(&mut self, now: Instant, lease: LeaseId, is_answer: bool) -> Option<SlotEnd> {
+        let slot = self.slots.iter_mut().find(|slot| slot.lease == lease)?;
+        let (ended, since) = slot.serves.take()?;
+        let mut end = SlotEnd { replica: slot.replica, took: now - since, latency: None, next: None };
+        match self.open {
+            Some((open, asked_at)) if open == ended => {
+                slot.has_failed = !is_answer;
+                if is_answer {
+                    self.open = None;
+                    end.latency = Some(now - asked_at);
+                }
+            }
+            Some((open, _)) => end.next = slot.start(now, open),
+            None => {}
         }
-        slot.has_failed = !is_answer;
-        if is_answer {
-            self.open = None;
-            return (LeasedEnd::Answered(open), None);
-        }
-        (self.failed(), None)
+        Some(end)
     }
 
-    /// Removes a slot whose lease has ended. A call that is under way there is not waited for; the
-    /// open call has failed if it has at all slots that are left.
-    pub fn remove(&mut self, lease: LeaseId) -> LeasedEnd<C> {
-        self.slots.retain(|slot| slot.lease != lease);
-        self.failed()
+    /// Removes the slot of a lease that has ended. Returns its replica if a call is under way there,
+    /// which is not waited for.
+    pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<ReplicaId> {
+        let place = self.slots.iter().position(|slot| slot.lease == lease)?;
+        let slot = self.slots.remove(place);
+        slot.serves.map(|_| slot.replica)
     }
 
-    /// Returns the end of the open call if it has failed at every slot.
-    fn failed(&mut self) -> LeasedEnd<C> {
-        let has_failed = self.slots.iter().all(|slot| slot.has_failed);
-        let failed = self.open.take_if(|_| has_failed);
-        failed.map_or(LeasedEnd::Needless, LeasedEnd::Failed)
-    }
-
-    /// Returns the leases of all slots, which the client ends when the connection closes.
-    pub fn leases(&self) -> impl Iterator<Item = LeaseId> {
-        self.slots.iter().map(|slot| slot.lease)
+    /// Ends the open call if it has failed at every one of `slots`, the number of slots that the
+    /// connection has or waits for, and returns it.
+    pub(crate) fn take_failed(&mut self, slots: usize) -> Option<u64> {
+        let failed = self.slots.iter().filter(|slot| slot.has_failed).count();
+        self.open.take_if(|_| failed == slots).map(|(call, _)| call)
     }
 }
 
-impl<C: Copy + Eq> Slot<C> {
+impl Slot {
     /// Starts the open call if the slot is free.
-    fn start(&mut self, call: C) -> Option<LeasedCall<C>> {
+    fn start(&mut self, now: Instant, call: u64) -> Option<SlotCall> {
         if self.serves.is_some() || self.has_failed {
             return None;
         }
-        self.serves = Some(call);
-        Some(LeasedCall { lease: self.lease, replica: self.replica, call })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::slab::Slab;
-
-    /// Returns a connection with slots of `count` replicas, and their leases.
-    fn connection(count: u16) -> (Leased<char>, Vec<LeaseId>) {
-        let (mut connection, mut ids) = (Leased::default(), Slab::new());
-        let leases: Vec<_> = (0..count).map(|replica| LeaseId(ids.insert(replica))).collect();
-        for (lease, replica) in leases.iter().zip(0..) {
-            assert_eq!(connection.grant(*lease, ReplicaId(replica)), None);
-        }
-        (connection, leases)
-    }
-
-    #[test]
-    fn slot_that_works_for_an_earlier_call_gets_the_open_one_afterwards() {
-        let (mut connection, leases) = connection(2);
-        assert_eq!(connection.ask('a').len(), 2);
-        assert_eq!(connection.end(leases[0], true), (LeasedEnd::Answered('a'), None));
-        assert_eq!(connection.ask('b').len(), 1);
-        let (end, next) = connection.end(leases[1], true);
-        assert_eq!(
-            (end, next.map(|call| (call.lease, call.call))),
-            (LeasedEnd::Needless, Some((leases[1], 'b')))
-        );
-        assert_eq!(connection.end(leases[1], true), (LeasedEnd::Answered('b'), None));
-        assert_eq!(connection.end(leases[0], true), (LeasedEnd::Needless, None));
-    }
-
-    #[test]
-    fn call_that_waits_for_a_slot_starts_with_the_first_one() {
-        let mut connection = Leased::default();
-        assert!(connection.ask('a').is_empty());
-        let lease = LeaseId(Slab::new().insert(0));
-        let call = connection.grant(lease, ReplicaId(3)).unwrap();
-        assert_eq!((call.replica, call.call), (ReplicaId(3), 'a'));
-        assert_eq!(connection.leases().collect::<Vec<_>>(), [lease]);
-    }
-
-    #[test]
-    fn call_fails_when_it_has_failed_at_every_slot() {
-        let (mut connection, leases) = connection(2);
-        connection.ask('a');
-        assert_eq!(connection.end(leases[0], false), (LeasedEnd::Needless, None));
-        assert_eq!(connection.end(leases[1], false), (LeasedEnd::Failed('a'), None));
-        assert_eq!(connection.ask('b').len(), 2, "the slots are used again");
-        assert_eq!(connection.end(leases[0], false), (LeasedEnd::Needless, None));
-        assert_eq!(connection.remove(leases[1]), LeasedEnd::Failed('b'), "no other slot is left");
-        assert_eq!(connection.leases().collect::<Vec<_>>(), [leases[0]]);
+        self.serves = Some((call, now));
+        Some(SlotCall { lease: self.lease, replica: self.replica, call })
     }
 }

@@ -42,12 +42,11 @@ mod tier_meter;
 mod tier_queue;
 mod waiters;
 
-pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, LeaseAction, LeaseId, Reply};
-pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
+pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, LeaseId, Reply};
+pub use dispatch::{CallOrigin, ConnectionAction, ConnectionId, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
-pub use leased::{Leased, LeasedCall, LeasedEnd};
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};

@@ -37,6 +37,12 @@ struct Entry<T> {
     value: Option<T>,
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Slab<T> {
     /// Creates an empty slab.
     pub(crate) const fn new() -> Self {

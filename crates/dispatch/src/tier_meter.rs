@@ -10,8 +10,10 @@ pub(crate) struct TierMeter {
     cores: u32,
     since: Instant,
     servers: Vec<DemandMeter>,
-    /// Counts of all servers at the start of the window.
-    before: CoreCounts,
+    /// The slots of all servers, which hold calls or leases.
+    slots: DemandMeter,
+    /// Counts of all servers, and of the slots, at the start of the window.
+    before: [CoreCounts; 2],
     arrivals: u64,
     connections: u64,
     latencies: LatencySketch,
@@ -25,7 +27,8 @@ impl TierMeter {
             cores,
             since: Instant::ZERO,
             servers: vec![DemandMeter::new(cores, Instant::ZERO); servers],
-            before: CoreCounts::default(),
+            slots: DemandMeter::new(cores, Instant::ZERO),
+            before: Default::default(),
             arrivals: 0,
             connections: 0,
             latencies: LatencySketch::default(),
@@ -39,9 +42,24 @@ impl TierMeter {
         self.connections += u64::from(has_tokens);
     }
 
-    /// Counts a client connection that asks for a token.
-    pub(crate) fn note_lease(&mut self) {
+    /// Counts a connection of a client, which asks for slots.
+    pub(crate) fn note_connection(&mut self) {
         self.connections += 1;
+    }
+
+    /// Counts a call that a client asks for over its connection.
+    pub(crate) fn note_leased_call(&mut self) {
+        self.arrivals += 1;
+    }
+
+    /// Notes that a call or a lease takes a slot.
+    pub(crate) fn note_slot_taken(&mut self, now: Instant) {
+        self.slots.handle_arrival(now);
+    }
+
+    /// Notes that a call or a lease gives its slot back.
+    pub(crate) fn note_slot_freed(&mut self, now: Instant) {
+        self.slots.handle_departure(now);
     }
 
     /// Notes that a replica begins a call.
@@ -64,7 +82,8 @@ impl TierMeter {
     /// of the present one.
     pub(crate) fn window(&mut self, now: Instant, since: Instant, tokens: u32) -> TierWindow {
         let counts = self.servers.iter_mut().map(|server| server.counts(now));
-        let counts = counts.fold(CoreCounts::default(), |sum, counts| sum.plus(&counts));
+        let counts =
+            [counts.fold(CoreCounts::default(), |sum, counts| sum.plus(&counts)), self.slots.counts(now)];
         if since != self.since {
             (self.since, self.before) = (since, counts);
             (self.arrivals, self.connections, self.sum) = (0, 0, Duration::ZERO);
@@ -72,7 +91,7 @@ impl TierMeter {
         }
         let requests = self.latencies.count();
         let quantile = |quantile| self.latencies.quantile(quantile).unwrap_or_default();
-        let counts = counts.since(&self.before);
+        let [calls, slots] = [0, 1].map(|index| counts[index].since(&self.before[index]));
         TierWindow {
             servers: self.servers.len() as u32,
             cores: self.cores,
@@ -80,8 +99,8 @@ impl TierMeter {
             length: now - since,
             arrivals: self.arrivals,
             connections: self.connections,
-            demand: counts.demand(),
-            held: counts.held(),
+            demand: calls.demand(),
+            held: slots.held(),
             requests,
             mean: self.sum.checked_div(u32::try_from(requests).unwrap_or(u32::MAX)).unwrap_or_default(),
             p95: quantile(0.95),
@@ -103,18 +122,21 @@ mod tests {
         let replicas = [0, 1, 1].map(ReplicaId);
         for replica in replicas {
             meter.note_fetch(false);
+            meter.note_slot_taken(at(1_000));
             meter.note_start(at(1_000), replica);
         }
         for replica in replicas {
+            meter.note_slot_freed(at(1_040));
             meter.note_end(at(1_030), replica);
             meter.note_answer(Duration::from_millis(30));
         }
-        meter.note_lease();
+        meter.note_connection();
         let window = meter.window(at(2_000), at(1_000), 4);
         assert_eq!((window.servers, window.cores, window.tokens), (2, 2, 4));
         assert_eq!((window.arrivals, window.connections, window.requests), (3, 1, 3));
         assert_eq!(window.length, Duration::from_secs(1));
         assert_eq!((window.demand, window.mean), (Duration::from_millis(30), Duration::from_millis(30)));
+        assert_eq!(window.held, Duration::from_millis(40));
         assert!(window.p99 >= window.p95 && window.p95.as_millis() >= 29);
         assert_eq!(meter.window(at(2_000), at(2_000), 4).arrivals, 0, "a new window");
     }

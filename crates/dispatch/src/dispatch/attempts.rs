@@ -37,7 +37,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             let taken = attempts.get(*attempt).and_then(|attempt| attempt.replica);
             usable.retain(|load| Some(load.replica) != taken);
         }
-        if usable.is_empty() { Err(self.why_unusable(id)) } else { Ok(()) }
+        if fetch.lease.is_some() {
+            self.leave_out_leased(id);
+        }
+        if self.usable.is_empty() { Err(self.why_unusable(id)) } else { Ok(()) }
     }
 
     fn why_unusable(&self, id: Id) -> FetchError {
@@ -177,10 +180,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let keys = std::mem::take(&mut attempt.keys);
         let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
         if let Some(meter) = &mut self.meter {
-            meter.note_start(now, replica);
+            meter.note_slot_taken(now);
         }
-        if let Some(lasts) = fetch.lease {
-            return self.grant(now, fetch_id, replica, lasts);
+        if let Some(lease) = fetch.lease {
+            return self.grant(now, fetch_id, replica, lease);
+        }
+        if let Some(meter) = &mut self.meter {
+            meter.note_start(now, replica);
         }
         self.counters.calls += 1;
         let Fetch { demand, expires_at, started, .. } = *fetch;
@@ -253,6 +259,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub(super) fn complete(&mut self, now: Instant, id: Id, replica: ReplicaId, took: Option<Duration>) {
         if let Some(meter) = &mut self.meter {
             meter.note_end(now, replica);
+        }
+        self.free(now, id, replica, took);
+    }
+
+    /// Frees the slot of a started attempt, or of a lease.
+    pub(super) fn free(&mut self, now: Instant, id: Id, replica: ReplicaId, took: Option<Duration>) {
+        if let Some(meter) = &mut self.meter {
+            meter.note_slot_freed(now);
         }
         self.replicas[replica.index()].queue.complete(AttemptId(id), took);
         if let Some(tier) = &mut self.tier {

@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Returns the state of the replicas, for the replication rule.
-    fn tier(&self, now: Instant) -> Tier {
+    pub(super) fn tier(&self, now: Instant) -> Tier {
         let slots = u64::from(self.options.in_flight_calls_max) * self.replicas.len() as u64;
         Tier { now, slots, waiting: self.tier.as_ref().map_or(0, |tier| tier.queue.queued()) }
     }

@@ -1,6 +1,7 @@
 //! Attempts that wait for any replica of the tier: their replica is chosen when they start.
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use sherwood_model::{Instant, ReplicaId};
 
@@ -29,7 +30,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             let Fetch { demand, lease, .. } = *self.fetches.get(fetch).expect(STORED);
             self.replicas[replica.index()].queue.adopt(now, AttemptId(id), demand.kind, keys);
             if let (Some(request), Some(tier)) = (demand.request, &mut self.tier) {
-                let expires_at = now + lease.unwrap_or_default().max(self.options.timeout);
+                let expires_at =
+                    now + lease.map_or(Duration::ZERO, |lease| lease.lasts).max(self.options.timeout);
                 tier.requests.note(now, request, replica, expires_at);
             }
             self.start(now, id, replica);
@@ -70,7 +72,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// already work for the same request, and those at which the fetch has failed are excluded
     /// unless they are the only ones that could answer.
     fn pick_idle(&mut self, now: Instant, id: Id, busy: &[ReplicaId]) -> Option<ReplicaId> {
-        let Self { replicas, fetches, attempts, usable, options, .. } = self;
+        let Self { replicas, fetches, attempts, usable, .. } = self;
         let fetch = fetches.get(id).expect(STORED);
         let count = replicas.len();
         let may_answer =
@@ -81,6 +83,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             let taken = attempts.get(*attempt).and_then(|attempt| attempt.replica);
             usable.retain(|load| Some(load.replica) != taken);
         }
+        if fetch.lease.is_some() {
+            self.leave_out_leased(id);
+        }
+        let Self { fetches, usable, options, .. } = self;
+        let fetch = fetches.get(id).expect(STORED);
         if usable.iter().any(|load| !busy.contains(&load.replica)) {
             usable.retain(|load| !busy.contains(&load.replica));
         }

@@ -1,5 +1,7 @@
 //! `copies = "fixed"`: every fetch has the same number of attempts at once.
 
+use std::time::Duration;
+
 use sherwood_model::{Demand, Instant};
 
 use super::{AttemptPlan, CallEnd, Completion, CopyTerms, Replication, Tier};
@@ -50,8 +52,12 @@ impl Replication for Fixed {
 
     fn completed(&mut self, completion: &Completion) {
         if completion.end != CallEnd::Failed {
-            average(&mut self.held, completion.took.as_nanos() as f64);
+            self.held(completion.took);
         }
+    }
+
+    fn held(&mut self, took: Duration) {
+        average(&mut self.held, took.as_nanos() as f64);
     }
 }
 
@@ -61,8 +67,6 @@ fn average(mean: &mut f64, latest: f64) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Returns the attempts that are planned for fetches every `gap_ms`, of which each call takes

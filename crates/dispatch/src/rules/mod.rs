@@ -192,6 +192,12 @@ pub(crate) trait Replication {
         let _ = completion;
     }
 
+    /// Notifies the rule that a lease has ended, which held its slot for `took`.
+    #[inline]
+    fn held(&mut self, took: Duration) {
+        let _ = took;
+    }
+
     /// Returns the time after which a fetch gets the copies that were planned for later, counted
     /// from a report of progress that came `gap` after the last one or the start; none leaves the
     /// planned time as it is.

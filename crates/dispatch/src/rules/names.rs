@@ -520,6 +520,13 @@ impl Replication for AnyReplication {
         }
     }
 
+    fn held(&mut self, took: Duration) {
+        if let Self::Fixed(rule) = self {
+            rule.held(took);
+        }
+    }
+
+    #[inline]
     fn progressed(&mut self, gap: Duration) -> Option<Duration> {
         match self {
             Self::Hedge(rule) => rule.progressed(gap),

@@ -1,12 +1,10 @@
-//! Tests of attempts that wait for any replica of the tier (all replicas of a backend), and of
-//! leases.
+//! Tests of attempts that wait for any replica of the tier (all replicas of a backend).
 
 use sherwood_model::RequestId;
 
 use super::*;
 use crate::CancelRule;
 use crate::rules::AttemptPlan;
-use crate::{LeaseAction, LeaseId};
 
 pub(super) const TOKENS: BalanceChoice = BalanceChoice::Tokens { lookups: 0, age: Duration::ZERO };
 
@@ -24,18 +22,6 @@ pub(super) fn tier_of(replicas: usize, change: impl FnOnce(&mut Options)) -> Mac
 fn fetch_for(machine: &mut Machine, ms: u64, demand: Demand, key: &'static str) -> Vec<Act> {
     machine.handle_fetch(at(ms), &demand, [(key, 1)], 0x9E37);
     drain(machine)
-}
-
-fn lease(machine: &mut Machine, ms: u64) -> Result<LeaseId, FetchError> {
-    machine.lease(at(ms), &Demand::default(), Duration::from_millis(500), 0x9E37)
-}
-
-fn granted(machine: &mut Machine) -> Option<(LeaseId, ReplicaId)> {
-    match machine.poll_lease() {
-        Some(LeaseAction::Grant { lease, replica, .. }) => Some((lease, replica)),
-        None => None,
-        Some(end) => panic!("{end:?}"),
-    }
 }
 
 #[test]
@@ -117,13 +103,14 @@ fn retry_queued_for_the_tier_returns_to_the_replica_that_failed_if_no_other_is_u
 fn copy_starts_at_a_replica_once_the_record_of_its_call_for_the_same_request_expires() {
     let mut machine = tier_of(2, |_| ());
     let copy = Demand { request: RequestId::new(7), ..Demand::default() };
-    let held = machine.lease(at(0), &Demand::default(), Duration::from_secs(9), 1).unwrap();
+    let held = machine.connect(at(0), &Demand::default(), Duration::from_secs(9), 1).unwrap();
     let (first, one) = call(&fetch_for(&mut machine, 0, copy, "a"));
     reply(&mut machine, 1, first, Reply::Ok(vec![None]));
     assert_eq!(fetch_for(&mut machine, 50, copy, "b"), [], "{one:?} has worked for the request");
     assert_eq!(machine.next_timeout(), Some(at(100)));
     assert_eq!(call(&wake(&mut machine, 100)).1, one);
-    assert!(machine.end_lease(at(101), held));
+    machine.disconnect(at(101), held);
+    assert_eq!(machine.stats().leases, 0);
 }
 
 #[test]
@@ -182,56 +169,4 @@ fn read_that_depends_on_a_write_does_not_join_an_earlier_fetch_of_the_key() {
     let actions = reply(&mut machine, 4, new, Reply::Ok(vec![Some(8)]));
     assert_eq!(deliveries(&actions), [("a", Ok(Some(8)), true, vec![1, 3])]);
     assert_empty(&machine);
-}
-
-#[test]
-fn lease_occupies_a_slot_of_a_replica_until_its_client_ends_it() {
-    for balance in [BalanceChoice::PowerOfTwo, TOKENS] {
-        let mut machine = tier_of(1, |o| o.balance = balance);
-        let held = lease(&mut machine, 0).unwrap();
-        assert_eq!(granted(&mut machine), Some((held, ReplicaId(0))));
-        assert_eq!(fetch(&mut machine, 1, &[("a", 1)]), []);
-        let waits = lease(&mut machine, 2).unwrap();
-        assert_eq!(granted(&mut machine), None);
-        assert!(machine.end_lease(at(3), held));
-        assert!(!machine.end_lease(at(3), held));
-        let (attempt, _) = call(&drain(&mut machine));
-        reply(&mut machine, 4, attempt, Reply::Ok(vec![None]));
-        assert_eq!(granted(&mut machine), Some((waits, ReplicaId(0))));
-        assert!(machine.end_lease(at(5), waits));
-        assert_empty(&machine);
-        assert_eq!((machine.stats().leases, machine.next_timeout()), (0, None));
-    }
-}
-
-#[test]
-fn lease_expires_after_its_maximum_duration_and_a_waiting_one_times_out() {
-    let mut machine = tier_of(1, |_| ());
-    let held = lease(&mut machine, 0).unwrap();
-    assert!(granted(&mut machine).is_some());
-    let waits = lease(&mut machine, 1).unwrap();
-    assert_eq!(wake(&mut machine, 101), []);
-    let end = |lease, timeout| Some(LeaseAction::End { lease, error: FetchError::Timeout { timeout } });
-    assert_eq!(machine.poll_lease(), end(waits, TIMEOUT));
-    assert_eq!(fetch(&mut machine, 450, &[("a", 1)]), []);
-    call(&wake(&mut machine, 500));
-    assert_eq!(machine.poll_lease(), end(held, Duration::from_millis(500)));
-    assert_eq!(machine.stats().leases, 0);
-}
-
-#[test]
-fn leases_are_limited_in_number_and_end_when_the_last_replica_goes_down() {
-    let mut machine = tier_of(1, |o| o.probe.failures_max = 1);
-    let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
-    let waiting: Vec<_> = (0..3).map(|_| lease(&mut machine, 0).unwrap()).collect();
-    let refused = FetchError::Overloaded { bound: Bound::Leases, limit: 3 };
-    assert_eq!(lease(&mut machine, 0), Err(refused));
-    reply(&mut machine, 1, attempt, failed(FailureKind::Reset));
-    for waits in waiting {
-        let Some(LeaseAction::End { lease, error }) = machine.poll_lease() else { panic!("it ends") };
-        assert_eq!(lease, waits);
-        assert!(matches!(error, FetchError::Unavailable { .. }), "{error:?}");
-    }
-    assert!(matches!(lease(&mut machine, 2), Err(FetchError::Unavailable { .. })));
-    assert_eq!(machine.stats().leases, 0);
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, RequestId, SeededState, TenantId};
 
 use super::draws::Draws;
-use crate::fetch::{AttemptState, Later};
+use crate::fetch::{Attempt, AttemptState, Later};
 use crate::rules::names::AnyReplication;
 use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CopyTerms};
 use crate::slab::Id;
 use crate::{
-    Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, CopiesChoice, Dispatch, ExtraOrder, Failure,
-    FailureKind, FetchError, LeaseAction, LeaseId, Options, OverRate, ProbeOptions, QueueChoice, QueuedCall,
-    RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
+    Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, ConnectionAction, ConnectionId, CopiesChoice,
+    Dispatch, ExtraOrder, Failure, FailureKind, FetchError, LeaseId, Options, OverRate, ProbeOptions,
+    QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -59,9 +59,17 @@ pub(super) struct Faults {
 /// The outcome of a call or a probe, which is reported to the dispatcher after a delay.
 #[derive(Debug)]
 pub(super) enum Echo {
-    Reply { attempt: AttemptId, reply: Reply<Value> },
-    Probe { replica: ReplicaId, ok: bool },
-    EndLease(LeaseId),
+    Reply {
+        attempt: AttemptId,
+        reply: Reply<Value>,
+    },
+    Probe {
+        replica: ReplicaId,
+        ok: bool,
+    },
+    /// A call over a connection has ended, with an answer or without.
+    EndCall(LeaseId, bool),
+    Disconnect(ConnectionId),
 }
 
 #[derive(Debug)]
@@ -80,9 +88,11 @@ pub(super) struct Backend {
     pub(super) alive: Vec<bool>,
     /// Calls that were made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
-    /// Leases that have not ended, with the replicas of those that hold a slot.
-    leases: BTreeMap<LeaseId, Option<ReplicaId>>,
-    /// Percentage of the fetches that come with a lease, depend on a write or belong to a request.
+    /// Connections that have not ended, with the calls of those that wait for an answer.
+    connections: BTreeMap<ConnectionId, Option<u64>>,
+    /// Calls over connections that have not ended.
+    leased: BTreeMap<LeaseId, ConnectionId>,
+    /// Percentage of the fetches that come with a connection, depend on a write or belong to a request.
     with_hooks: u64,
     /// The sequence number of the latest write that a replica was reported to have applied.
     applied: u64,
@@ -206,7 +216,8 @@ impl Backend {
             with_deadline: draws.within(0..=1) * 80,
             alive: vec![true; replicas],
             active: BTreeMap::new(),
-            leases: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            leased: BTreeMap::new(),
             with_hooks: draws.within(0..=1) * 20,
             applied: 0,
             waiting: BTreeMap::new(),
@@ -255,7 +266,7 @@ impl Backend {
         let mut echoes = self
             .input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()));
         if draws.chance(self.with_hooks) {
-            echoes.extend(self.lease(now, &demand, draws));
+            echoes.extend(self.connect(now, &demand, draws));
             self.applied += 1;
             let replica = ReplicaId::from_index(draws.within(0..=self.alive.len() as u64 - 1) as usize);
             let applied = self.applied - draws.within(0..=1);
@@ -273,15 +284,23 @@ impl Backend {
         }
     }
 
-    /// Asks for a lease, and plans that its client ends it never, once or twice.
-    fn lease(&mut self, now: Instant, demand: &Demand, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    /// Opens a connection and asks for a call, and plans that its client closes it never, once or
+    /// twice. With an open connection, the call may be asked for there.
+    fn connect(&mut self, now: Instant, demand: &Demand, draws: &mut Draws) -> Vec<(Duration, Echo)> {
         let timeout = self.options.timeout;
         let down_before = self.down();
         let mut echoes = Vec::new();
-        if let Ok(lease) = self.dispatch.lease(now, demand, draws.up_to(timeout), draws.next()) {
-            assert_eq!(self.leases.insert(lease, None), None);
+        let again = draws.chance(50).then(|| self.connections.keys().next_back().copied()).flatten();
+        let connection = match again {
+            Some(connection) => Ok(connection),
+            None => self.dispatch.connect(now, demand, draws.up_to(timeout), draws.next()),
+        };
+        if let Ok(connection) = connection {
+            let call = draws.next();
+            self.connections.insert(connection, Some(call));
+            self.dispatch.ask(now, connection, call);
             let ends = draws.within(0..=2);
-            echoes.extend((0..ends).map(|_| (draws.up_to(timeout), Echo::EndLease(lease))));
+            echoes.extend((0..ends).map(|_| (draws.up_to(timeout), Echo::Disconnect(connection))));
         }
         echoes.extend(self.follow(now, &down_before, draws));
         echoes
@@ -321,27 +340,52 @@ impl Backend {
                 }
                 self.follow(now, &down_before, draws)
             }
-            Echo::EndLease(lease) => {
+            Echo::EndCall(lease, is_answer) => {
                 let down_before = self.down();
-                let has_ended = self.dispatch.end_lease(now, lease);
-                self.follow_leases();
-                assert_eq!(self.leases.remove(&lease).is_some(), has_ended);
+                let connection = self.leased.remove(&lease).expect("a call ends once");
+                if self.dispatch.end_call(now, lease, is_answer) {
+                    let call = self.connections.get_mut(&connection).and_then(Option::take);
+                    assert!(is_answer && call.is_some(), "a client gets an answer that it waits for");
+                }
                 self.follow(now, &down_before, draws)
+            }
+            Echo::Disconnect(connection) => {
+                let down_before = self.down();
+                self.dispatch.disconnect(now, connection);
+                // It may have expired at this very time.
+                let mut echoes = self.follow_connections(draws);
+                self.connections.remove(&connection);
+                echoes.extend(self.follow(now, &down_before, draws));
+                echoes
             }
         }
     }
 
-    /// Records and checks the dispatcher's notifications about leases.
-    fn follow_leases(&mut self) {
-        while let Some(action) = self.dispatch.poll_lease() {
+    /// Records and checks the dispatcher's steps for connections.
+    fn follow_connections(&mut self, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+        let mut echoes = Vec::new();
+        while let Some(action) = self.dispatch.poll_connection() {
             match action {
-                LeaseAction::Grant { lease, replica, .. } => {
-                    let before = self.leases.insert(lease, Some(replica));
-                    assert_eq!(before, Some(None), "a lease is granted once");
+                ConnectionAction::Call { connection, lease, replica, call } => {
+                    // The client may have closed the connection.
+                    if let Some(open) = self.connections.get(&connection) {
+                        assert_eq!(*open, Some(call), "a call of {connection:?} starts at {replica:?}");
+                        let before = self.leased.insert(lease, connection);
+                        assert_eq!(before, None, "a slot serves one call at a time");
+                        let end = Echo::EndCall(lease, draws.chance(80));
+                        echoes.push((draws.up_to(self.options.timeout), end));
+                    }
                 }
-                LeaseAction::End { lease, .. } => assert!(self.leases.remove(&lease).is_some()),
+                ConnectionAction::Fail { connection, call } => {
+                    let open = self.connections.get_mut(&connection).and_then(Option::take);
+                    assert_eq!(open, Some(call), "a call fails once, and has no answer");
+                }
+                ConnectionAction::End { connection, .. } => {
+                    assert!(self.connections.remove(&connection).is_some(), "a connection ends once");
+                }
             }
         }
+        echoes
     }
 
     /// Passes an input to the dispatcher and [follows](Self::follow) it.
@@ -374,7 +418,7 @@ impl Backend {
             }
             echoes.extend(self.carry_out(action, draws));
         }
-        self.follow_leases();
+        echoes.extend(self.follow_connections(draws));
         self.check(now);
         echoes
     }
@@ -484,7 +528,9 @@ impl Backend {
         assert!(stats.joinable_keys <= stats.keys && stats.keys <= stats.waiters as usize);
         self.check_attempts();
         self.check_tier(now);
-        assert!(self.leases.len() <= queued_calls_max as usize && stats.leases as usize == self.leases.len());
+        assert_eq!(self.dispatch.connections.len(), self.connections.len());
+        let leases = self.leases().count();
+        assert!(leases <= queued_calls_max as usize && stats.leases as usize == leases);
         assert!(!self.healthy || stats.replicas.iter().all(|replica| replica.downs == 0));
         for replica in &stats.replicas {
             assert!(replica.in_flight_calls <= in_flight_calls_max);
@@ -492,7 +538,7 @@ impl Backend {
             assert!(replica.queued_calls == 0 || replica.in_flight_calls == in_flight_calls_max);
             assert!(replica.queued_calls == 0 || replica.up);
             let calls = self.active.values().filter(|at| **at == replica.replica).count();
-            let held = self.leases.values().filter(|at| **at == Some(replica.replica)).count();
+            let held = self.held().filter(|(_, at)| *at == Some(replica.replica)).count();
             let active = calls + held;
             assert_eq!(replica.in_flight_calls as usize, active);
         }
@@ -509,6 +555,21 @@ impl Backend {
         );
     }
 
+    /// Returns the attempts that wait for a slot for a connection, or hold one.
+    fn leases(&self) -> impl Iterator<Item = Id> {
+        self.connections.keys().flat_map(|connection| self.dispatch.leases(*connection))
+    }
+
+    /// Returns the attempts that hold a slot for a connection, with their replicas.
+    fn held(&self) -> impl Iterator<Item = (AttemptId, Option<ReplicaId>)> {
+        let attempts = &self.dispatch.attempts;
+        self.leases().filter_map(|attempt| {
+            let Attempt { state, replica, .. } =
+                attempts.get(attempt).expect("a lease waits or holds a slot");
+            (*state != AttemptState::Queued).then_some((AttemptId(attempt), *replica))
+        })
+    }
+
     /// Checks that every attempt is queued or called, at a replica of its own among the attempts of
     /// its fetch, and that every fetch has one, or waits for units or for its retry.
     fn check_attempts(&self) {
@@ -519,13 +580,9 @@ impl Backend {
         });
         let in_tier = self.dispatch.tier.iter().flat_map(|tier| tier.queue.entries().map(|one| (one, None)));
         let called = self.active.iter().map(|(attempt, replica)| (*attempt, Some(*replica)));
-        let held = self.leases.iter().filter(|(_, replica)| replica.is_some()).map(|(lease, replica)| {
-            let attempt = fetches.get(lease.0).expect("a lease is a fetch").live[0];
-            (AttemptId(attempt), *replica)
-        });
         let mut live = BTreeMap::<_, BTreeSet<_>>::new();
         let mut count = 0;
-        for (attempt, replica) in queued.chain(in_tier).chain(called).chain(held) {
+        for (attempt, replica) in queued.chain(in_tier).chain(called).chain(self.held()) {
             let attempt = attempts.get(attempt.0).expect("an attempt that is queued or called is stored");
             assert_eq!(attempt.replica, replica);
             let others = live.entry(attempt.fetch).or_default();
@@ -552,7 +609,9 @@ impl Backend {
             let may_answer = || replicas.iter().filter(|replica| fetch.may_wait_for(replica, replicas.len()));
             assert!(may_answer().next().is_some(), "an attempt waits in vain");
             let live = || fetch.live.iter().filter_map(|id| attempts.get(*id));
-            let is_taken = |id| live().any(|attempt| attempt.replica == Some(id));
+            let leased = fetch.lease.iter().flat_map(|lease| self.dispatch.leases_of(lease.connection));
+            let leased: Vec<_> = leased.filter_map(|id| attempts.get(id)?.replica).collect();
+            let is_taken = |id| leased.contains(&id) || live().any(|attempt| attempt.replica == Some(id));
             let busy = fetch.demand.request.map_or(&[][..], |one| tier.requests.replicas(now, one));
             let idle = may_answer().find(|replica| {
                 replica.queue.in_flight() < options.in_flight_calls_max
