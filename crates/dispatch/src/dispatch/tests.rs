@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+mod connections;
 mod copies;
 mod overload;
 mod replication;
