@@ -1,9 +1,9 @@
 //! The state machine of one backend.
 
 mod action;
+mod connections;
 mod fill;
 mod key;
-mod leases;
 mod options;
 mod placed;
 mod rates;

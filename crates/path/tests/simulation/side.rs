@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Item, ItemKind, Value};
 use sherwood_dispatch::{
-    BalanceChoice, CancelRule, CopiesChoice, Counters, LeaseId, Options, OverRate, ProbeOptions, RampOptions,
-    RetryOptions, TenantOptions,
+    BalanceChoice, CancelRule, ConnectionId, CopiesChoice, Counters, LeaseId, Options, OverRate,
+    ProbeOptions, RampOptions, RetryOptions, TenantOptions,
 };
 use sherwood_model::{Instant, PartitionId, Percent, SeededState, SplitMix64, TenantId};
 use sherwood_path::{
@@ -53,8 +53,10 @@ pub(crate) struct Side {
     options: BackendOptions,
     hash: SeededState,
     pub(crate) stores: Stores,
-    /// Leases that clients have not ended; some may have expired.
-    pub(crate) leases: Vec<LeaseId>,
+    /// Connections that clients have not ended; some may have expired.
+    pub(crate) connections: Vec<ConnectionId>,
+    /// The slots of calls over connections that have not ended.
+    pub(crate) leased: Vec<LeaseId>,
     /// The writes in flight, by the version they write.
     pub(crate) running: BTreeMap<u64, Running>,
     /// Ids of all writes of this process, by the version they write.
@@ -139,7 +141,8 @@ impl Side {
             options,
             hash,
             stores: Stores::new(at, replicas, NUMBERS, primary.then_some(LAG_MAX)),
-            leases: Vec::new(),
+            connections: Vec::new(),
+            leased: Vec::new(),
             running: BTreeMap::new(),
             ids: BTreeMap::new(),
             foreign: BTreeMap::new(),
@@ -161,7 +164,8 @@ impl Side {
             self.machine.handle_restart(now, unsettled);
         }
         self.ids.clear();
-        self.leases.clear();
+        self.connections.clear();
+        self.leased.clear();
         self.flush_at = None;
     }
 

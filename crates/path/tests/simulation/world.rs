@@ -8,7 +8,7 @@ use std::mem;
 use std::time::Duration;
 
 use sherwood_cache::{Access, Cache, Item, NewItem, Options as CacheOptions, Partition, Value};
-use sherwood_dispatch::LeaseAction;
+use sherwood_dispatch::ConnectionAction;
 use sherwood_model::{BackendId, DemandKind, Instant, PartitionId, SeededState, SplitMix64, TenantId};
 use sherwood_path::{Action, AnswerCache, Backend, Fetched};
 
@@ -226,7 +226,7 @@ impl World {
             self.report_strays(backend);
         }
         if self.fails(backend) && self.once_in(20) {
-            self.lease(backend);
+            self.connect(backend);
         }
         self.wake_requests();
         self.check_requests();
@@ -310,11 +310,16 @@ impl World {
         while let Some(write) = self.sides[backend].machine.poll_acknowledged() {
             self.acknowledge_write(backend, write);
         }
-        while let Some(action) = self.sides[backend].machine.poll_lease() {
-            self.count(match action {
-                LeaseAction::Grant { .. } => "lease granted",
-                LeaseAction::End { .. } => "lease expired or given up",
-            });
+        while let Some(action) = self.sides[backend].machine.poll_connection() {
+            let fate = match action {
+                ConnectionAction::Call { lease, .. } => {
+                    self.sides[backend].leased.push(lease);
+                    "call over a connection"
+                }
+                ConnectionAction::Fail { .. } => "call over a connection failed",
+                ConnectionAction::End { .. } => "connection expired or given up",
+            };
+            self.count(fate);
         }
         while let Some(action) = self.sides[backend].machine.poll_action() {
             if !self.negligent || !self.fails(backend) || !self.once_in(10) {

@@ -225,21 +225,30 @@ impl World {
         self.count("write acknowledged before its end");
     }
 
-    /// Asks for a lease of a replica's slot, or ends a lease, which may have expired.
-    pub(crate) fn lease(&mut self, backend: At) {
+    /// Opens a connection and asks for a call over it, ends such a call, or ends a connection, which
+    /// may have expired.
+    pub(crate) fn connect(&mut self, backend: At) {
         if self.once_in(2)
-            && let Some(lease) = self.sides[backend].leases.pop()
+            && let Some(lease) = self.sides[backend].leased.pop()
         {
-            let was_held = self.drive(backend, |machine, now, cache| machine.end_lease(now, cache, lease));
-            return self.count(if was_held { "lease ended" } else { "lease ended after it had expired" });
+            let is_answer = self.once_in(2);
+            self.drive(backend, |machine, now, cache| machine.end_call(now, cache, lease, is_answer));
+        }
+        if self.once_in(2)
+            && let Some(connection) = self.sides[backend].connections.pop()
+        {
+            self.drive(backend, |machine, now, cache| machine.disconnect(now, cache, connection));
+            return self.count("connection ended");
         }
         let (lasts, entropy) = (self.draw_time(timeout(backend)), self.draw(u64::MAX));
         let demand = demand(0);
-        let leased =
-            self.drive(backend, |machine, now, cache| machine.lease(now, cache, &demand, lasts, entropy));
-        match leased {
-            Ok(lease) => self.sides[backend].leases.push(lease),
-            Err(_) => self.count("lease refused"),
+        let connected = self.drive(backend, |machine, now, cache| {
+            let connection = machine.connect(now, cache, &demand, lasts, entropy);
+            connection.inspect(|&connection| machine.ask(now, cache, connection, entropy))
+        });
+        match connected {
+            Ok(connection) => self.sides[backend].connections.push(connection),
+            Err(_) => self.count("connection refused"),
         }
     }
 
