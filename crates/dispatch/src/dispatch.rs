@@ -456,10 +456,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(attempt) = self.attempts.get_mut(attempt.0) else { return };
         let AttemptState::Started(at) = attempt.state else { return };
         let gap = now - std::mem::replace(&mut attempt.progress_at, now);
+        attempt.longest_gap = attempt.longest_gap.max(gap);
         let (id, replica) = (attempt.fetch, attempt.server());
-        let progress = Completion { at: now, took: now - at, gap, end: CallEnd::Answered };
+        let progress = Completion { gap, ..Completion::of(now, now - at, CallEnd::Answered) };
         self.balancer.completed(replica, &progress);
-        let delay = self.replication.progressed(gap);
+        let delay = self.replication.progressed();
         let planned = self.fetches.get(id).expect(STORED).later;
         if let (Some(delay), Some((_, Later::Copies(count)))) = (delay, planned) {
             self.plan(id, now + delay, Later::Copies(count));

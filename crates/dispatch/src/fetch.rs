@@ -94,6 +94,8 @@ pub(crate) struct Attempt<K> {
     pub(crate) state: AttemptState,
     /// The time of the start, or of the latest report of progress.
     pub(crate) progress_at: Instant,
+    /// The longest time between two reports of progress, or the start and the first.
+    pub(crate) longest_gap: Duration,
     /// The keys to ask for; moved into the call when the attempt starts.
     pub(crate) keys: Vec<K>,
     /// The ids of `keys`; none if they are all keys of the fetch.

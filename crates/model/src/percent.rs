@@ -42,9 +42,6 @@ impl Percent {
     /// The percentile of latencies after which a call is hedged: so late are 5 of 100 calls.
     pub const HEDGE: Self = Self { hundredths: 9_500 };
 
-    /// A percentile of times without progress after which a call that reports progress often is
-    /// hedged.
-    pub const STALLED: Self = Self { hundredths: 9_960 };
     /// Default percentile of latencies that estimates take for each call (β), as in "`MicroFuge`".
     pub const BETA: Self = Self { hundredths: 8_800 };
 

@@ -141,8 +141,18 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let (since, state) = (if number == 0 { fetch.asked_at } else { now }, AttemptState::Queued);
         let replica = self.tier.is_none().then_some(replica);
         let (fetch_id, progress_at) = (id, now);
-        let attempt =
-            Attempt { fetch: fetch_id, number, kind, replica, since, state, progress_at, keys, asked };
+        let attempt = Attempt {
+            fetch: fetch_id,
+            number,
+            kind,
+            replica,
+            since,
+            state,
+            progress_at,
+            longest_gap: Duration::ZERO,
+            keys,
+            asked,
+        };
         let attempt = self.attempts.insert(attempt);
         fetch.made = fetch.made.saturating_add(1);
         fetch.live.push(attempt);
@@ -233,7 +243,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// their scheduling turn are not reported.
     pub(super) fn report(&mut self, now: Instant, attempt: &Attempt<K>, at: Instant, end: CallEnd) {
         if at != Instant::NEVER {
-            let completion = Completion { at: now, took: now - at, gap: now - attempt.progress_at, end };
+            let gap = now - attempt.progress_at;
+            let longest_gap = gap.max(attempt.longest_gap);
+            let completion = Completion { gap, longest_gap, ..Completion::of(now, now - at, end) };
             self.balancer.completed(attempt.server(), &completion);
             self.replication.completed(&completion);
         }

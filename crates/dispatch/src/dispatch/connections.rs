@@ -131,7 +131,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(ended) = open.calls.end(now, lease, is_answer) else { return false };
         let failed = open.calls.take_failed(open.leases.len());
         let end = if is_answer { CallEnd::Answered } else { CallEnd::Failed };
-        let completion = Completion { at: now, took: ended.took, gap: ended.took, end };
+        let completion = Completion::of(now, ended.took, end);
         self.balancer.completed(ended.replica, &completion);
         if let Some(meter) = &mut self.meter {
             meter.note_end(now, ended.replica);

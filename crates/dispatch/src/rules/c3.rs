@@ -63,7 +63,7 @@ impl Balancer for C3 {
 
     fn said(&mut self, now: Instant, replica: ReplicaId, &Figures { calls, latency }: &Figures) {
         let end = CallEnd::Answered;
-        self.services.completed(replica, &Completion { at: now, took: latency, gap: latency, end });
+        self.services.completed(replica, &Completion::of(now, latency, end));
         let index = replica.index();
         if self.calls.len() <= index {
             self.calls.resize(index + 1, 0.0);
@@ -87,7 +87,7 @@ mod tests {
         let mut rule = C3::new(Duration::ZERO);
         for (replica, ms, calls) in [(0, 4, 0), (1, 1, 1)] {
             let took = Duration::from_millis(ms);
-            let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
+            let completion = Completion::of(Instant::ZERO, took, CallEnd::Answered);
             rule.completed(ReplicaId(replica), &completion);
             let figures = Figures { calls, latency: Duration::from_millis(ms) };
             rule.said(Instant::ZERO, ReplicaId(replica), &figures);
@@ -103,7 +103,7 @@ mod tests {
     fn replica_without_a_latency_is_asked_like_the_best() {
         let mut rule = C3::new(Duration::ZERO);
         let took = Duration::from_millis(4);
-        let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
+        let completion = Completion::of(Instant::ZERO, took, CallEnd::Answered);
         rule.completed(ReplicaId(0), &completion);
         assert_eq!(picked(&mut rule, &loads_of(&[(0, 1), (1, 0)]), 2, 0), [1, 0]);
         assert_eq!(picked(&mut rule, &loads_of(&[(0, 0), (1, 1)]), 2, 0), [0, 1]);
@@ -114,7 +114,7 @@ mod tests {
         let mut rule = C3::new(Duration::from_secs(5));
         for (replica, ms) in [(0, 1), (1, 4)] {
             let took = Duration::from_millis(ms);
-            let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
+            let completion = Completion::of(Instant::ZERO, took, CallEnd::Answered);
             rule.completed(ReplicaId(replica), &completion);
         }
         let usable = loads_of(&[(0, 0), (1, 0)]);

@@ -78,7 +78,7 @@ mod tests {
             let tier = Tier { now, slots: 4, waiting: 0 };
             planned = rule.plan(&Demand::default(), &tier).now;
             let took = Duration::from_millis(took_ms);
-            rule.completed(&Completion { at: now, took, gap: took, end: CallEnd::Answered });
+            rule.completed(&Completion::of(now, took, CallEnd::Answered));
         }
         planned
     }

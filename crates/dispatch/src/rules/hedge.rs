@@ -9,7 +9,8 @@ use crate::replica_queue::Window;
 
 /// Replication rule that plans a copy of every call that has not ended after a percentile of the
 /// latencies of all replicas (Dean and Barroso, "The tail at scale", 2013), at least `min`. Where a
-/// call reports progress, the time without progress counts instead of the latency.
+/// call reports progress, the longest time without any counts instead of the latency, so that as
+/// many calls have a copy however often they report.
 ///
 /// No copy is planned before 64 latencies are known. A failed call says nothing, and a cancelled
 /// one that its latency is at least the time that it had.
@@ -38,12 +39,11 @@ impl Replication for Hedge {
 
     fn completed(&mut self, completion: &Completion) {
         if completion.end != CallEnd::Failed {
-            self.latencies.note(completion.gap);
+            self.latencies.note(completion.longest_gap);
         }
     }
 
-    fn progressed(&mut self, gap: Duration) -> Option<Duration> {
-        self.latencies.note(gap);
+    fn progressed(&self) -> Option<Duration> {
         self.delay()
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     fn after(latencies_ms: impl Iterator<Item = u64>, end: CallEnd) -> Option<(Duration, u8)> {
         let mut rule = Hedge::new(Percent::new("percentile", 95.0).unwrap(), Duration::from_millis(1));
         for took in latencies_ms.map(Duration::from_millis) {
-            rule.completed(&Completion { at: Instant::ZERO, took, gap: took, end });
+            rule.completed(&Completion::of(Instant::ZERO, took, end));
         }
         rule.plan(&Demand::default(), &TIER).later
     }
@@ -70,6 +70,19 @@ mod tests {
         assert!(copies == 1 && (118..=126).contains(&delay.as_millis()), "{delay:?}");
         let least = Some((Duration::from_millis(1), 1));
         assert_eq!(after(std::iter::repeat_n(0, 64), CallEnd::Answered), least);
+    }
+
+    #[test]
+    fn longest_time_without_progress_counts_however_often_a_call_reports() {
+        let mut rule = Hedge::new(Percent::HEDGE, Duration::from_millis(1));
+        for ms in (1..=128).cycle().take(1_024) {
+            let took = Duration::from_secs(9);
+            let (gap, longest_gap) = (Duration::from_millis(1), Duration::from_millis(ms));
+            let ended = Completion::of(Instant::ZERO, took, CallEnd::Answered);
+            rule.completed(&Completion { gap, longest_gap, ..ended });
+        }
+        let delay = rule.progressed().unwrap();
+        assert!((118..=126).contains(&delay.as_millis()), "{delay:?}");
     }
 
     #[test]

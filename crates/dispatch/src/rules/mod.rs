@@ -133,7 +133,16 @@ pub(crate) struct Completion {
     pub(crate) took: Duration,
     /// Time between the last report of the call's progress, or its start, and its end.
     pub(crate) gap: Duration,
+    /// The longest time without progress, of which `gap` is the last.
+    pub(crate) longest_gap: Duration,
     pub(crate) end: CallEnd,
+}
+
+impl Completion {
+    /// Returns the completion of a call that reported no progress.
+    pub(crate) fn of(at: Instant, took: Duration, end: CallEnd) -> Self {
+        Self { at, took, gap: took, longest_gap: took, end }
+    }
 }
 
 /// The way in which a call ended.
@@ -199,11 +208,9 @@ pub(crate) trait Replication {
     }
 
     /// Returns the time after which a fetch gets the copies that were planned for later, counted
-    /// from a report of progress that came `gap` after the last one or the start; none leaves the
-    /// planned time as it is.
+    /// from a report of progress; none leaves the planned time as it is.
     #[inline]
-    fn progressed(&mut self, gap: Duration) -> Option<Duration> {
-        let _ = gap;
+    fn progressed(&self) -> Option<Duration> {
         None
     }
 

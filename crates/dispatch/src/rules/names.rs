@@ -527,9 +527,9 @@ impl Replication for AnyReplication {
     }
 
     #[inline]
-    fn progressed(&mut self, gap: Duration) -> Option<Duration> {
+    fn progressed(&self) -> Option<Duration> {
         match self {
-            Self::Hedge(rule) => rule.progressed(gap),
+            Self::Hedge(rule) => rule.progressed(),
             _ => None,
         }
     }

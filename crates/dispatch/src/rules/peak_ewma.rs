@@ -60,7 +60,7 @@ mod tests {
         let mut rule = PeakEwma::new(Duration::from_secs(5));
         for (replica, ms) in [(0, 1), (1, 9)] {
             let took = Duration::from_millis(ms);
-            let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
+            let completion = Completion::of(Instant::ZERO, took, CallEnd::Answered);
             rule.completed(ReplicaId(replica), &completion);
         }
         let mut draws = Draws::default();

@@ -78,7 +78,7 @@ impl Balancer for Prequal {
         }
         self.told[index] = Some((now, figures.calls));
         let Figures { latency: took, .. } = *figures;
-        self.speeds.completed(replica, &Completion { at: now, took, gap: took, end: CallEnd::Answered });
+        self.speeds.completed(replica, &Completion::of(now, took, CallEnd::Answered));
     }
 
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {

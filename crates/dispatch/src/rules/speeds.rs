@@ -104,7 +104,7 @@ mod tests {
 
     fn complete(speeds: &mut Speeds, ms: u64, took_ms: u64, end: CallEnd) -> Option<f64> {
         let took = Duration::from_millis(took_ms);
-        speeds.completed(ONE, &Completion { at: at(ms), took, gap: took, end });
+        speeds.completed(ONE, &Completion::of(at(ms), took, end));
         speeds.get(at(ms), ONE).map(|nanos| nanos / 1e6)
     }
 

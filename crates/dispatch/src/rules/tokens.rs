@@ -69,7 +69,7 @@ mod tests {
         let mut rule = Tokens::new(lookups, Duration::ZERO);
         for &(replica, ms) in latencies_ms {
             let took = Duration::from_millis(ms);
-            let completion = Completion { at: Instant::ZERO, took, gap: took, end: CallEnd::Answered };
+            let completion = Completion::of(Instant::ZERO, took, CallEnd::Answered);
             rule.completed(ReplicaId(replica), &completion);
         }
         rule
