@@ -124,6 +124,6 @@ mod tests {
             picks[0].0
         };
         let asked: Vec<_> = (1..40).map(&mut asked_at).collect();
-        assert!(asked.contains(&1) && asked.iter().filter(|replica| **replica == 1).count() < 3, "{asked:?}");
+        assert!(asked.contains(&1) && asked.iter().filter(|replica| **replica == 1).count() <= 3, "{asked:?}");
     }
 }

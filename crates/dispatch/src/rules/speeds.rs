@@ -17,13 +17,14 @@ pub(super) enum Mean {
     Moving(f64),
 }
 
-/// A latency of each replica that has answered, which ages: without a call, it halves with the age,
-/// so that a replica that was slow is asked again. A call that is begun counts as one, so that only
-/// one at a time finds out. A failed call says nothing, a cancelled one the least that it took.
+/// A latency of each replica that has answered, which ages: without a call, it halves with every
+/// age, so that a replica that was slow is asked again, however slow it was. An attempt that is
+/// given to a replica ends that, so that only one at a time finds out. A failed call says nothing,
+/// a cancelled one the least that it took.
 #[derive(Clone, Debug)]
 pub(super) struct Speeds {
     mean: Mean,
-    age: Duration,
+    age_ns: u64,
     known: Vec<Option<Known>>,
 }
 
@@ -38,21 +39,31 @@ struct Known {
 impl Speeds {
     /// Returns a record of no replica. An `age` of zero keeps latencies as they are.
     pub(super) fn new(mean: Mean, age: Duration) -> Self {
-        Self { mean, age, known: Vec::new() }
+        Self { mean, age_ns: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), known: Vec::new() }
     }
 
     /// Returns the latency of a replica in nanoseconds, aged; none if it has not answered.
     #[inline]
     pub(super) fn get(&self, now: Instant, replica: ReplicaId) -> Option<f64> {
         let known = (*self.known.get(replica.index())?)?;
-        Some(known.nanos * self.left_after(now - known.ages_from))
+        Some(known.nanos * self.left(now, known.ages_from))
     }
 
-    /// Returns the part of a latency that is left when it is so old: a half at the age.
+    /// Returns the part of a latency of `since` that is left: a half at the age, a quarter at twice
+    /// the age, and so on.
     #[inline]
-    fn left_after(&self, spent: Duration) -> f64 {
-        let age = self.age.as_nanos() as f64;
-        if age > 0.0 { age / (age + spent.as_nanos() as f64) } else { 1.0 }
+    fn left(&self, now: Instant, since: Instant) -> f64 {
+        let Self { age_ns, .. } = *self;
+        if age_ns == 0 {
+            return 1.0;
+        }
+        let mut spent_ns = now.as_nanos().saturating_sub(since.as_nanos());
+        let mut left = 1.0;
+        if spent_ns >= age_ns {
+            left /= (1_u64 << (spent_ns / age_ns).min(HALVINGS_MAX)) as f64;
+            spent_ns %= age_ns;
+        }
+        left * (age_ns as f64 / (age_ns as f64 + spent_ns as f64))
     }
 
     /// Returns the least latency of the replicas in nanoseconds, which counts for those of which
@@ -62,7 +73,7 @@ impl Speeds {
         known.reduce(f64::min).unwrap_or(1.0)
     }
 
-    /// Notes that a call to a replica is about to begin.
+    /// Notes that an attempt is given to a replica.
     pub(super) fn asked(&mut self, now: Instant, replica: ReplicaId) {
         if let Some(Some(known)) = self.known.get_mut(replica.index()) {
             known.ages_from = now;
@@ -82,7 +93,7 @@ impl Speeds {
             (CallEnd::Failed, ..) => return,
             (CallEnd::Cancelled, Some(known), _) if took <= known.nanos => return,
             (_, Some(known), Mean::Peak) if took < known.nanos => {
-                took + (known.nanos - took) * self.left_after(at - known.at)
+                took + (known.nanos - took) * self.left(at, known.at)
             }
             (_, Some(known), Mean::Moving(weight)) => known.nanos + (took - known.nanos) * weight,
             _ => took,
@@ -90,6 +101,9 @@ impl Speeds {
         self.known[index] = Some(Known { nanos, at, ages_from: at });
     }
 }
+
+/// Largest number of times that a latency halves: that of an hour is below a nanosecond then.
+const HALVINGS_MAX: u64 = 48;
 
 #[cfg(test)]
 mod tests {
@@ -113,7 +127,10 @@ mod tests {
         let mut speeds = Speeds::new(Mean::Last, Duration::from_secs(5));
         assert_eq!(speeds.get(at(0), ONE), None);
         assert_eq!(complete(&mut speeds, 0, 8, CallEnd::Answered), Some(8.0));
-        assert_eq!(speeds.get(at(5_000), ONE), Some(4e6));
+        let least = 8e6 / (1_u64 << HALVINGS_MAX) as f64;
+        for (ages, left) in [(1, 4e6), (2, 2e6), (3, 1e6), (9, 8e6 / 512.0), (1_000, least)] {
+            assert_eq!(speeds.get(at(ages * 5_000), ONE), Some(left));
+        }
         speeds.asked(at(5_000), ONE);
         assert_eq!(speeds.get(at(5_000), ONE), Some(8e6));
         assert_eq!(complete(&mut speeds, 5_001, 2, CallEnd::Answered), Some(2.0));
