@@ -169,7 +169,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let is_queued = self.queue_of(replica).enqueue(now, AttemptId(id), &due, call);
         debug_assert!(is_queued, "attempts are placed where there is room");
         match replica {
-            Some(replica) => self.pump(now, replica),
+            Some(replica) => {
+                self.balancer.asked(now, replica);
+                self.pump(now, replica);
+            }
             None => self.pump_tier(now),
         }
     }

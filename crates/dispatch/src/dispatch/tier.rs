@@ -9,6 +9,7 @@ use super::{Dispatch, STORED};
 use crate::AttemptId;
 use crate::fetch::Fetch;
 use crate::replica::Replica;
+use crate::rules::Balancer as _;
 use crate::slab::Id;
 use crate::tier_queue::TierQueue;
 
@@ -34,6 +35,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                     now + lease.map_or(Duration::ZERO, |lease| lease.lasts).max(self.options.timeout);
                 tier.requests.note(now, request, replica, expires_at);
             }
+            self.balancer.asked(now, replica);
             self.start(now, id, replica);
         }
     }

@@ -56,9 +56,10 @@ impl Balancer for C3 {
         let least = self.latencies.least(now, usable);
         let rank = |load: &ReplicaLoad| (self.score(now, load, least), load.calls());
         choose_best(usable, want, entropy, picks, |one, other| rank(one) < rank(other));
-        for replica in picks {
-            self.latencies.asked(now, *replica);
-        }
+    }
+
+    fn asked(&mut self, now: Instant, replica: ReplicaId) {
+        self.latencies.asked(now, replica);
     }
 
     fn said(&mut self, now: Instant, replica: ReplicaId, &Figures { calls, latency }: &Figures) {
@@ -120,10 +121,15 @@ mod tests {
         let usable = loads_of(&[(0, 0), (1, 0)]);
         let mut asked_at = |seconds| {
             let mut picks = Picks::new();
-            rule.choose(Instant::from_secs(seconds), &Demand::default(), &usable, 1, 0, &mut picks);
+            let now = Instant::from_secs(seconds);
+            rule.choose(now, &Demand::default(), &usable, 1, 0, &mut picks);
+            rule.asked(now, picks[0]);
             picks[0].0
         };
         let asked: Vec<_> = (1..40).map(&mut asked_at).collect();
-        assert!(asked.contains(&1) && asked.iter().filter(|replica| **replica == 1).count() <= 3, "{asked:?}");
+        assert!(
+            asked.contains(&1) && asked.iter().filter(|replica| **replica == 1).count() <= 3,
+            "{asked:?}"
+        );
     }
 }

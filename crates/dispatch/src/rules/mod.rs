@@ -103,6 +103,13 @@ pub(crate) trait Balancer {
         picks: &mut Picks,
     );
 
+    /// Notifies the balancer that an attempt is given to `replica`, which it has chosen. Of the
+    /// chosen replicas some may be left out, for example when the budget is empty.
+    #[inline]
+    fn asked(&mut self, now: Instant, replica: ReplicaId) {
+        let _ = (now, replica);
+    }
+
     /// Notifies the balancer of what a replica says about itself.
     #[inline]
     fn said(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {

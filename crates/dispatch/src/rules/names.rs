@@ -374,6 +374,17 @@ impl Balancer for AnyBalancer {
         }
     }
 
+    #[inline]
+    fn asked(&mut self, now: Instant, replica: ReplicaId) {
+        match self {
+            Self::Tokens(rule) => rule.asked(now, replica),
+            Self::PeakEwma(rule) => rule.asked(now, replica),
+            Self::C3(rule) => rule.asked(now, replica),
+            Self::Prequal(rule) => rule.asked(now, replica),
+            _ => {}
+        }
+    }
+
     fn said(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {
         match self {
             Self::C3(rule) => rule.said(now, replica, figures),

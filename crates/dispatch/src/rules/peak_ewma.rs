@@ -38,9 +38,10 @@ impl Balancer for PeakEwma {
             self.speeds.get(now, load.replica).unwrap_or(least) * (load.calls() + 1) as f64
         };
         choose_of_two(usable, want, entropy, picks, |second, first| cost(second) < cost(first));
-        for replica in picks {
-            self.speeds.asked(now, *replica);
-        }
+    }
+
+    fn asked(&mut self, now: Instant, replica: ReplicaId) {
+        self.speeds.asked(now, replica);
     }
 
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {

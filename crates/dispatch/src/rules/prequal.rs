@@ -66,9 +66,12 @@ impl Balancer for Prequal {
             let Some(&(limit, ..)) = pool.get(place) else { return };
             let cold = pool.iter().filter(|(calls, ..)| *calls <= limit);
             let Some(&(.., best)) = cold.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
-            self.speeds.asked(now, best);
             picks.push(best);
         }
+    }
+
+    fn asked(&mut self, now: Instant, replica: ReplicaId) {
+        self.speeds.asked(now, replica);
     }
 
     fn said(&mut self, now: Instant, replica: ReplicaId, figures: &Figures) {

@@ -48,9 +48,12 @@ impl Balancer for Tokens {
                 |load: &ReplicaLoad| (self.speeds.get(now, load.replica).unwrap_or(least), load.calls());
             let looked_at = from(usable, start).take(looked_at);
             let Some(best) = best(looked_at, picks, |one, other| rank(one) < rank(other)) else { return };
-            self.speeds.asked(now, best);
             picks.push(best);
         }
+    }
+
+    fn asked(&mut self, now: Instant, replica: ReplicaId) {
+        self.speeds.asked(now, replica);
     }
 
     fn completed(&mut self, replica: ReplicaId, completion: &Completion) {
