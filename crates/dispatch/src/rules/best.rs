@@ -17,7 +17,9 @@ pub(super) fn choose_best(
 ) {
     let start = below(entropy, usable.len() as u64) as usize;
     for _ in 0..want.min(usable.len()) {
-        picks.extend(best(from(usable, start), picks, &is_better));
+        let left = from(usable, start).filter(|load| !picks.contains(&load.replica));
+        let best = left.reduce(|first, second| if is_better(second, first) { second } else { first });
+        picks.extend(best.map(|load| load.replica));
     }
 }
 
@@ -26,13 +28,15 @@ pub(super) fn from(usable: &[ReplicaLoad], start: usize) -> impl Iterator<Item =
     usable[start..].iter().chain(&usable[..start])
 }
 
-/// Returns the best of the replicas that are not among `picks`, the first of equal ones.
-pub(super) fn best<'a>(
+/// Returns the replica with the least rank of those that are not among `picks`, the first of equal
+/// ones.
+pub(super) fn least<'a, R: PartialOrd>(
     replicas: impl Iterator<Item = &'a ReplicaLoad>,
     picks: &Picks,
-    is_better: impl Fn(&ReplicaLoad, &ReplicaLoad) -> bool,
+    rank: impl Fn(&ReplicaLoad) -> R,
 ) -> Option<ReplicaId> {
     let left = replicas.filter(|load| !picks.contains(&load.replica));
-    let best = left.reduce(|first, second| if is_better(second, first) { second } else { first });
-    best.map(|load| load.replica)
+    let ranked = left.map(|load| (rank(load), load.replica));
+    let least = ranked.reduce(|first, second| if second.0 < first.0 { second } else { first });
+    least.map(|(_, replica)| replica)
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId};
 
-use super::best::choose_best;
+use super::best::{from, least};
 use super::speeds::{Mean, Speeds};
 use super::{Balancer, CallEnd, Completion, Figures, Picks, ReplicaLoad};
+use crate::draws::below;
 
 /// Picks the replicas with the least R − s + q³ s, where R is a moving average of the latency seen
 /// here, s of the service time, and q = 1 + own calls + a moving average of the server's calls. For
@@ -33,9 +34,9 @@ impl C3 {
         Self { latencies: moving(age), services: moving(Duration::ZERO), calls: Vec::new() }
     }
 
-    /// Returns the score of a replica; one of which nothing is known has the `least` latency.
-    fn score(&self, now: Instant, load: &ReplicaLoad, least: f64) -> f64 {
-        let latency = self.latencies.get(now, load.replica).unwrap_or(least);
+    /// Returns the score of a replica; one of which nothing is known has the `quickest` latency.
+    fn score(&self, now: Instant, load: &ReplicaLoad, quickest: f64) -> f64 {
+        let latency = self.latencies.get(now, load.replica).unwrap_or(quickest);
         let service = self.services.get(now, load.replica).unwrap_or(latency);
         let told = self.calls.get(load.replica.index()).copied().unwrap_or_default();
         let queue = 1.0 + load.calls() as f64 + told;
@@ -53,9 +54,13 @@ impl Balancer for C3 {
         entropy: u64,
         picks: &mut Picks,
     ) {
-        let least = self.latencies.least(now, usable);
-        let rank = |load: &ReplicaLoad| (self.score(now, load, least), load.calls());
-        choose_best(usable, want, entropy, picks, |one, other| rank(one) < rank(other));
+        let quickest = self.latencies.least(now, usable);
+        let rank = |load: &ReplicaLoad| (self.score(now, load, quickest), load.calls());
+        // Equal replicas are picked evenly.
+        let start = below(entropy, usable.len() as u64) as usize;
+        for _ in 0..want.min(usable.len()) {
+            picks.extend(least(from(usable, start), picks, rank));
+        }
     }
 
     fn asked(&mut self, now: Instant, replica: ReplicaId) {

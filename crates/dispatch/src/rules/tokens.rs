@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId, SplitMix64};
 
-use super::best::{best, from};
+use super::best::{from, least};
 use super::speeds::{Mean, Speeds};
 use super::{Balancer, Completion, Picks, ReplicaLoad};
 use crate::draws::below;
@@ -40,14 +40,14 @@ impl Balancer for Tokens {
     ) {
         let mut draws = SplitMix64::new(entropy);
         let looked_at = if self.lookups == 0 { usable.len() } else { self.lookups.min(usable.len()) };
-        let least = self.speeds.least(now, usable);
+        let quickest = self.speeds.least(now, usable);
         for _ in 0..want.min(usable.len()) {
             // Consecutive replicas from a random one on: equal ones are picked evenly.
             let start = below(draws.next_u64(), usable.len() as u64) as usize;
             let rank =
-                |load: &ReplicaLoad| (self.speeds.get(now, load.replica).unwrap_or(least), load.calls());
+                |load: &ReplicaLoad| (self.speeds.get(now, load.replica).unwrap_or(quickest), load.calls());
             let looked_at = from(usable, start).take(looked_at);
-            let Some(best) = best(looked_at, picks, |one, other| rank(one) < rank(other)) else { return };
+            let Some(best) = least(looked_at, picks, rank) else { return };
             picks.push(best);
         }
     }
