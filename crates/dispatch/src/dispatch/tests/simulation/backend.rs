@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, RequestId, SeededState, TenantId};
 
+use super::account::Account;
 use super::draws::Draws;
 use crate::fetch::{Attempt, AttemptState, Later};
 use crate::rules::names::AnyReplication;
-use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CopyTerms};
+use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CallEnd, Completion, CopyTerms, Replication as _};
 use crate::slab::Id;
 use crate::{
     Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, ConnectionAction, ConnectionId, CopiesChoice,
@@ -88,6 +89,7 @@ pub(super) struct Backend {
     pub(super) alive: Vec<bool>,
     /// Calls that were made and neither answered nor cancelled.
     active: BTreeMap<AttemptId, ReplicaId>,
+    account: Account,
     /// Connections that have not ended, with the calls of those that wait for an answer.
     connections: BTreeMap<ConnectionId, Option<u64>>,
     /// Calls over connections that have not ended.
@@ -172,7 +174,7 @@ impl Backend {
             CopiesChoice::One,
             CopiesChoice::One,
             CopiesChoice::Fixed { factor },
-            CopiesChoice::Hedge { percentile, min: Duration::from_millis(1) },
+            CopiesChoice::Hedge { percentile, min: Duration::from_millis(draws.within(0..=1)) },
             CopiesChoice::Tied { factor },
             CopiesChoice::Idle { factor },
         ];
@@ -206,6 +208,12 @@ impl Backend {
         let latency = faults.delay_max / 2;
         dispatch.replicas.iter_mut().for_each(|replica| warm_up(&mut replica.queue, latency));
         dispatch.tier.iter_mut().for_each(|tier| warm_up(&mut tier.queue, latency));
+        // Hedges follow the first calls after hardly any time, or after half of the longest one.
+        let took = if draws.chance(50) { Duration::ZERO } else { latency };
+        let completion = Completion::of(Instant::ZERO, took, CallEnd::Answered);
+        if matches!(options.copies, CopiesChoice::Hedge { .. }) {
+            (0..64).for_each(|_| dispatch.replication.completed(&completion));
+        }
         Self {
             dispatch,
             options,
@@ -216,6 +224,7 @@ impl Backend {
             with_deadline: draws.within(0..=1) * 80,
             alive: vec![true; replicas],
             active: BTreeMap::new(),
+            account: Account::default(),
             connections: BTreeMap::new(),
             leased: BTreeMap::new(),
             with_hooks: draws.within(0..=1) * 20,
@@ -337,6 +346,7 @@ impl Backend {
                         self.active.remove(&attempt).is_some(),
                         "a reply was accepted that nobody waited for"
                     );
+                    self.account.note_end(attempt);
                 }
                 self.follow(now, &down_before, draws)
             }
@@ -416,29 +426,36 @@ impl Backend {
                 let stayed_down = down_before[replica.index()] && down[replica.index()];
                 assert!(!stayed_down, "a replica that is down got a call");
             }
-            echoes.extend(self.carry_out(action, draws));
+            echoes.extend(self.carry_out(now, action, draws));
         }
         echoes.extend(self.follow_connections(draws));
         self.check(now);
         echoes
     }
 
-    fn carry_out(&mut self, action: Action<Key, Value, Waiter>, draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    fn carry_out(
+        &mut self,
+        now: Instant,
+        action: Action<Key, Value, Waiter>,
+        draws: &mut Draws,
+    ) -> Vec<(Duration, Echo)> {
         match action {
             Action::Call { attempt, replica, keys, timeout, .. } => {
                 assert!((1..=self.options.batch_keys_max as usize).contains(&keys.len()));
                 assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len(), "a key twice in {keys:?}");
                 assert!(timeout > Duration::ZERO && timeout <= self.options.timeout);
                 assert_eq!(self.active.insert(attempt, replica), None);
+                self.account.note_call(&self.dispatch, &self.options, attempt);
                 self.calls_by_replica[replica.index()] += 1;
                 self.serve(attempt, replica, &keys, draws)
             }
             Action::Cancel { attempt, replica, .. } => {
                 assert_eq!(self.active.remove(&attempt), Some(replica));
+                self.account.note_end(attempt);
                 Vec::new()
             }
             Action::Deliver { key, result, is_current, waiters, .. } => {
-                self.take_delivery(key, &result, is_current, waiters);
+                self.take_delivery(now, key, &result, is_current, waiters);
                 Vec::new()
             }
             Action::Probe { replica, .. } => self.serve_probe(replica, draws),
@@ -493,14 +510,19 @@ impl Backend {
 
     fn take_delivery(
         &mut self,
+        now: Instant,
         key: Key,
         result: &Result<Option<Value>, FetchError>,
         is_current: bool,
         waiters: Waiters<Waiter>,
     ) {
+        let mut asked_at = Instant::NEVER;
         for waiter in waiters {
-            let asked = self.waiting.remove(&waiter).map(|(asked, _)| asked);
+            let (asked, at) = self.waiting.remove(&waiter).unzip();
             assert_eq!(asked, Some(key), "waiter {waiter} was told twice, or of a key it did not ask for");
+            asked_at = asked_at.min(at.unwrap_or(now));
+            let is_over = result.is_ok() || !self.account.has_call_for(waiter);
+            assert!(is_over, "key {key} failed while a call for it was in flight: {result:?}");
         }
         match result {
             Ok(None) => assert_eq!(key, 0),
@@ -511,6 +533,8 @@ impl Backend {
             }
             Err(error) => {
                 assert!(!is_current && !self.healthy, "{error}");
+                let is_timeout = matches!(error, FetchError::Timeout { .. });
+                assert!(!is_timeout || asked_at + self.options.timeout <= now, "a timeout before its time");
                 let is_over_rate = matches!(error, FetchError::OverRate(_));
                 assert!(!is_over_rate || self.options.tenants.is_some(), "{error}");
                 let is_admission = error.expected().is_some();
@@ -547,6 +571,7 @@ impl Backend {
         let extra = counters.retries + counters.copies;
         let budget = f64::from(retry.burst) + retry.ratio * counters.calls as f64;
         assert!(extra as f64 <= budget + self.planned as f64);
+        self.account.check(&self.options, self.planned);
         let overdue = self.waiting.values().find(|(_, asked)| *asked + timeout <= now);
         assert_eq!(overdue, None, "waiters are told by their deadline");
         assert!(
@@ -604,6 +629,8 @@ impl Backend {
         let Some(tier) = tier else { return };
         let room = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
         assert!(u64::from(tier.queue.queued()) <= room + u64::from(options.queued_calls_max));
+        let taken: u32 = replicas.iter().map(|replica| replica.queue.in_flight()).sum();
+        assert_eq!(tier.queue.in_flight(), taken, "a token is lost, or there is one too many");
         for AttemptId(id) in tier.queue.entries() {
             let fetch = fetches.get(attempts.get(id).expect("it waits").fetch).expect("it is open");
             let may_answer = || replicas.iter().filter(|replica| fetch.may_wait_for(replica, replicas.len()));

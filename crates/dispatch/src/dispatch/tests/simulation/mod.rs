@@ -6,6 +6,7 @@
 //! Everything is derived from one seed, which a failure prints. After a phase of faults all is
 //! healed; then the dispatchers must come to rest and use every replica again.
 
+mod account;
 mod backend;
 mod draws;
 mod world;
