@@ -4,10 +4,13 @@ use std::time::Duration;
 
 mod connections;
 mod copies;
+mod driven;
+mod extra_load;
 mod overload;
 mod replication;
 mod rules;
 mod simulation;
+mod slow_replica;
 mod tenants;
 mod throttled;
 mod tier;
@@ -274,6 +277,7 @@ fn timeout_cancels_the_call_and_late_replies_are_ignored() {
     assert_empty(&machine);
 }
 
+/// redis-py#2624: an abandoned call left its answer to the next one.
 #[test]
 fn id_of_an_ended_attempt_does_not_answer_the_call_that_reuses_its_storage() {
     let mut machine = machine(1, |_| ());

@@ -97,6 +97,7 @@ fn hedge_follows_after_the_percentile_of_latencies_and_its_answer_counts() {
     assert_empty(&machine);
 }
 
+/// grpc-java#7222: the fetch hung until its timeout.
 #[test]
 fn fetch_whose_last_attempt_fails_while_the_budget_is_empty_ends_at_once() {
     let mut machine = hedging(3, 1);
@@ -108,6 +109,7 @@ fn fetch_whose_last_attempt_fails_while_the_budget_is_empty_ends_at_once() {
     assert_empty(&machine);
 }
 
+/// failsafe-go#141: an empty budget ended attempts in flight.
 #[test]
 fn empty_budget_makes_no_copy_and_ends_no_attempt_in_flight() {
     let mut machine = hedging(2, 0);
@@ -117,6 +119,7 @@ fn empty_budget_makes_no_copy_and_ends_no_attempt_in_flight() {
     assert_eq!(deliveries(&actions).len(), 1);
 }
 
+/// finagle#962: losers were retried after the win.
 #[test]
 fn loser_that_fails_after_the_answer_is_not_retried() {
     let mut machine = hedging(3, 9);
@@ -147,6 +150,7 @@ fn copy_goes_to_no_replica_that_the_fetch_has_tried() {
     assert_empty(&machine);
 }
 
+/// finagle#956: each fetch paid into the budget twice.
 #[test]
 fn budget_pays_each_copy_once_and_is_full_again_after_first_attempts() {
     let mut machine = hedging(2, 2);
