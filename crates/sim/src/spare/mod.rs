@@ -35,6 +35,7 @@ mod key;
 mod policy;
 mod results;
 mod scenario;
+mod search;
 mod settings;
 mod setup;
 mod world;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sherwood_model::{Instant, LatencySketch};
 
+use super::search::Copies;
 use super::setup::Setup;
 use crate::record::ms;
 
@@ -146,7 +147,8 @@ impl Recorder {
         &self.samples
     }
 
-    pub(super) fn results(&self, setup: &Setup, factors: [u8; 2], complete: bool) -> Results {
+    pub(super) fn results(&self, setup: &Setup, copies: Copies, complete: bool) -> Results {
+        let Copies { factors, tries } = copies;
         let [page, query] = &self.measured;
         let load = self.served.as_secs_f64() / self.needed.as_secs_f64();
         Results {
@@ -163,7 +165,7 @@ impl Recorder {
             query_p99_ms: query.quantile_ms(0.99),
             extra_load_ratio: if self.needed.is_zero() { 0.0 } else { load - 1.0 },
             factors,
-            tries: 0,
+            tries,
             errors: self.errors,
             complete,
         }

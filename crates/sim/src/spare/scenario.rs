@@ -16,6 +16,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// Pages per second, unless the setting gives another rate.
     pub rate: f64,
+    /// Tokens of a server in each tier, unless the setting gives others: those of the paper.
+    pub tokens: [u32; 2],
     /// Number of queries of a page, one after the other.
     pub queries: u16,
     page: Law,
@@ -46,6 +48,7 @@ pub const SCENARIOS: [Scenario; 2] = [
         name: "spare-mediawiki",
         about: "sPARE's web server: pages of 60 queries; policies and settings of its own",
         rate: 20.0,
+        tokens: [1, 12],
         queries: 60,
         page: Law { mean_ms: 355.0, spread: Spread::LogNormal(0.3) },
         query: Law { mean_ms: 1.33, spread: Spread::Exponential },
@@ -54,6 +57,7 @@ pub const SCENARIOS: [Scenario; 2] = [
         name: "spare-solr",
         about: "sPARE's web search: pages of one query; policies and settings of its own",
         rate: 40.0,
+        tokens: [1, 3],
         queries: 1,
         page: Law { mean_ms: 15.0, spread: Spread::LogNormal(0.1) },
         query: Law { mean_ms: 7.5, spread: Spread::LogNormal(0.1) },

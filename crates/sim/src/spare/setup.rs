@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use sherwood_model::Instant;
+use sherwood_policy::replication::TargetLatency;
 use thiserror::Error;
 
-use super::policy::{Policy, PolicyError};
+use super::policy::{Arbiter, Policy, PolicyError};
 use super::scenario::Scenario;
 use crate::settings::{RangeError, check};
+use crate::world::Imbalance;
 
 /// A run: scenario, policy, seed and settings.
 #[derive(Clone, Debug)]
@@ -32,6 +34,19 @@ pub struct Knobs {
     pub pattern: u8,
     /// Number of servers of each tier, 1 to 1,024.
     pub servers: [u16; 2],
+    /// Copies of a page and of a query, 1 to 8, in place of a search.
+    pub factors: Option<[u8; 2]>,
+    /// The rules that give servers to the calls of each tier where copies are searched for, in
+    /// place of the policy's.
+    pub(super) arbiters: Option<[Arbiter; 2]>,
+    /// Servers that a search for tokens looks at, 0 for all.
+    pub lookups: u32,
+    /// Tokens of a server in each tier, 1 to 1,000,000.
+    pub tokens: [u32; 2],
+    /// The latency that a search for copies minimises.
+    pub target: TargetLatency,
+    /// Length of a measuring window of such a search.
+    pub window: Duration,
     /// Time before the measurement.
     pub warm_up: Duration,
     /// Measured time.
@@ -53,6 +68,9 @@ pub enum SetupError {
     /// The rate of pages is out of range.
     #[error(transparent)]
     Rate(#[from] sherwood_workload::ArrivalsError),
+    /// The counters of a search for copies do not balance, which is a bug.
+    #[error(transparent)]
+    Search(#[from] Imbalance),
     /// A number is out of range.
     #[error(transparent)]
     Range(#[from] RangeError),
@@ -66,6 +84,12 @@ impl Setup {
             rate: scenario.rate,
             pattern: 2,
             servers: [36, 12],
+            factors: None,
+            arbiters: None,
+            lookups: 0,
+            tokens: scenario.tokens,
+            target: TargetLatency::P99,
+            window: Duration::from_secs(600),
             warm_up: Duration::from_secs(60),
             measure: Duration::from_secs(600),
         };
@@ -74,15 +98,23 @@ impl Setup {
 
     /// Returns the policy, and checks that every number is in its range.
     pub(super) fn validate(&self) -> Result<Policy, SetupError> {
-        let Knobs { rate, pattern, servers, warm_up, measure } = self.knobs;
+        let Knobs { rate, pattern, servers, factors, tokens, window, warm_up, measure, .. } = self.knobs;
         check("rate", rate, 1e-3, 1e4, "0.001 to 10000 pages a second")?;
         check("pattern", pattern.into(), 1.0, 3.0, "1 to 3")?;
         for servers in servers {
             check("servers", servers.into(), 1.0, 1_024.0, "1 to 1024 in each tier")?;
         }
+        for (factor, servers) in factors.into_iter().flatten().zip(servers) {
+            let most = servers.min(8);
+            check("r", factor.into(), 1.0, most.into(), "1 to 8 in each tier, and at most one a server")?;
+        }
+        for tokens in tokens {
+            check("tokens", tokens.into(), 1.0, 1e6, "1 to 1000000 a server in each tier")?;
+        }
+        check("window", window.as_secs_f64(), 1.0, 3_600.0, "1 to 3600 seconds")?;
         check("seconds of warm-up", warm_up.as_secs_f64(), 0.0, 1e5, "0 to 100000")?;
         check("seconds of measurement", measure.as_secs_f64(), 1e-3, 1e5, "0.001 to 100000")?;
-        Ok(Policy::by_name(&self.policy)?)
+        Ok(Policy::by_name(&self.policy)?.with(&self.knobs))
     }
 
     /// Time at which the measurement begins.

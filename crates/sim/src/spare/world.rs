@@ -1,13 +1,14 @@
 //! The set-up (kind of simulation) of sPARE: pages, whose copies ask queries of a second tier.
 
 mod build;
+mod connections;
 mod copies;
 mod servers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sherwood_dispatch::{LeaseAction, LeaseId};
+use sherwood_dispatch::{ConnectionAction, ConnectionId};
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId, RequestId};
 use sherwood_path::{FetchKey, Query, Staleness};
 use sherwood_workload::{Arrivals, Rng};
@@ -16,10 +17,12 @@ use super::key::Key;
 use super::policy::{Policy, TIMEOUT};
 use super::results::{Recorder, Results, Sample};
 use super::scenario::Sizes;
-use super::setup::Setup;
+use super::search::{Copies, search};
+use super::setup::{Setup, SetupError};
 use super::{PAGES, QUERIES};
 use crate::slab::Slab;
-use crate::world::{Ask, Family, Imbalance, Job, Live, Simulation};
+use crate::world::{Ask, Family, Job, Live, Simulation};
+use connections::LeasedCall;
 use copies::PageCopy;
 use servers::Server;
 
@@ -49,8 +52,12 @@ pub struct Spare {
     servers: [Vec<Server>; 2],
     /// The copies of pages that are being made.
     copies: Slab<PageCopy>,
-    /// The copies that hold a connection to the second tier, or wait for one.
-    connections: BTreeMap<LeaseId, u32>,
+    /// The copies that have a connection to the second tier.
+    connections: BTreeMap<ConnectionId, u32>,
+    /// The calls of queries over connections.
+    calls: Slab<LeasedCall>,
+    /// The number of copies of a page and of a query; none before they are searched for.
+    copies_found: Option<Copies>,
     recorder: Recorder,
 }
 
@@ -65,6 +72,8 @@ pub(crate) enum Event {
     Neighbours { tier: BackendId, server: ReplicaId },
     /// Ten seconds are over.
     Sample,
+    /// A measuring window of a search for copies is over.
+    Window,
 }
 
 /// The sender of a request.
@@ -78,7 +87,7 @@ pub(crate) enum Sender {
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// The only node.
-const NODE: u16 = 0;
+pub(super) const NODE: u16 = 0;
 /// Bytes of each answer, which nothing depends on.
 const BYTES: u32 = 1;
 
@@ -93,6 +102,7 @@ impl Family for Spare {
             Event::Served { tier, server } => world.end_served(tier, server),
             Event::Neighbours { tier, server } => world.change_interference(tier, server),
             Event::Sample => world.sample(),
+            Event::Window => world.end_window(),
         }
     }
 
@@ -132,8 +142,8 @@ impl Family for Spare {
         }
     }
 
-    fn leased(world: &mut World, _: BackendId, action: LeaseAction) {
-        world.connect(action);
+    fn connection(world: &mut World, _: BackendId, action: ConnectionAction) {
+        world.handle_connection(action);
     }
 
     fn serve(world: &mut World, backend: BackendId, job: u32) {
@@ -161,15 +171,23 @@ impl World {
     /// the end of the run, events at the end are included.
     ///
     /// # Errors
-    /// If they do not balance, which is a bug.
-    pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
-        self.run(until)
+    /// If they do not balance, which is a bug. The setup is valid.
+    pub fn advance(&mut self, until: Instant) -> Result<(), SetupError> {
+        let Spare { setup, policy, copies_found, .. } = &self.family;
+        if copies_found.is_none() {
+            *self = Self::with(setup, Some(search(setup, policy)?))?;
+        }
+        Ok(self.run(until)?)
     }
 
     /// Returns the results of the run so far.
     #[must_use]
     pub fn results(&self) -> Results {
-        self.family.recorder.results(&self.family.setup, FACTORS, self.now >= self.end)
+        self.family.recorder.results(
+            &self.family.setup,
+            self.family.copies_found.unwrap_or_default(),
+            self.now >= self.end,
+        )
     }
 
     /// Sends a request for the next page.
@@ -189,13 +207,11 @@ impl World {
     }
 
     fn sample(&mut self) {
-        self.family.recorder.sample(self.now, FACTORS);
+        let factors = self.family.copies_found.unwrap_or_default().factors;
+        self.family.recorder.sample(self.now, factors);
         self.schedule(self.now + SAMPLE_EVERY, Event::Sample);
     }
 }
-
-/// Number of copies of a page and of a query.
-const FACTORS: [u8; 2] = [1, 1];
 
 #[cfg(test)]
 mod tests;

@@ -55,8 +55,8 @@ impl<F: Family> Simulation<F> {
                 Action::EndWrite { write, outcome, .. } => self.end_write(node, backend, write, outcome),
             }
         }
-        while let Some(action) = self.nodes[place.0].machines[place.1].poll_lease() {
-            F::leased(self, backend, action);
+        while let Some(action) = self.nodes[place.0].machines[place.1].poll_connection() {
+            F::connection(self, backend, action);
         }
         self.arm(node, backend);
     }

@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use sherwood_dispatch::LeaseAction;
+use sherwood_dispatch::ConnectionAction;
 use sherwood_model::{BackendId, FinishedRequest, Instant, PartitionId, ReplicaId, TenantId};
 use sherwood_path::{FetchKey, Query, QueryFetch, Request, WriteOptions};
 
@@ -67,10 +67,9 @@ pub(crate) trait Family: Sized {
         false
     }
 
-    /// Called when a lease of a node at a backend has got a slot of a replica, or has ended
-    /// without.
+    /// Carries out a step for a connection of a node to a backend.
     #[inline]
-    fn leased(_: &mut Simulation<Self>, _: BackendId, _: LeaseAction) {}
+    fn connection(_: &mut Simulation<Self>, _: BackendId, _: ConnectionAction) {}
 
     /// Called when a node calls a replica of a backend for `_keys` keys.
     #[inline]

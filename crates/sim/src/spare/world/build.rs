@@ -6,28 +6,35 @@ use std::time::Duration;
 use sherwood_cache::{Cache, Options as CacheOptions, Partition};
 use sherwood_control::Admission;
 use sherwood_model::{BackendId, Instant, PartitionId, SeededState, TenantId};
-use sherwood_path::{BackendOptions, Placement, Rules};
+use sherwood_path::{BackendOptions, Rules};
 use sherwood_workload::Arrivals;
 
 use super::servers::Server;
 use super::{Event, SAMPLE_EVERY, Spare, World};
 use crate::slab::Slab;
-use crate::spare::key::server;
 use crate::spare::policy::Policy;
 use crate::spare::results::Recorder;
 use crate::spare::scenario::Sizes;
+use crate::spare::search::{Copies, copies};
 use crate::spare::setup::{Setup, SetupError};
-use crate::spare::{PAGES, QUERIES, TIERS};
+use crate::spare::{PAGES, TIERS};
 use crate::traffic::stream;
 use crate::world::{Interference, Machine, Neighbours, Node, Servers, fixed_division};
 
 impl World {
-    /// Returns the simulation of a run at its start.
+    /// Returns the simulation of a run at its start. If the policy searches for the number of
+    /// copies, it does so at the first [`advance`](Self::advance), which takes as long as some ten
+    /// runs of the length of a window.
     ///
     /// # Errors
     /// If the policy does not exist or a number is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        let mut world = world(setup)?;
+        Self::with(setup, copies(setup)?)
+    }
+
+    /// Returns the simulation with a certain number of copies in each tier.
+    pub(in crate::spare) fn with(setup: &Setup, copies: Option<Copies>) -> Result<Self, SetupError> {
+        let mut world = world(setup, copies)?;
         world.schedule_page();
         world.schedule_neighbours();
         world.schedule(Instant::ZERO + SAMPLE_EVERY, Event::Sample);
@@ -36,20 +43,18 @@ impl World {
 }
 
 /// Returns the world before its first event.
-fn world(setup: &Setup) -> Result<World, SetupError> {
+fn world(setup: &Setup, copies: Option<Copies>) -> Result<World, SetupError> {
     let policy = setup.validate()?;
     let hash = SeededState::new(0);
     let machine = |tier: BackendId| {
         let servers = setup.knobs.servers[tier.index()].into();
         let options = BackendOptions {
-            // A query goes to the server of its copy's connection.
-            placement: if tier == QUERIES && policy.by_connection {
-                Placement::ByKey(server)
-            } else {
-                Placement::All
-            },
             rules: Rules { ttl: Some(Duration::ZERO), ..Rules::default() },
-            ..BackendOptions::new(policy.dispatch(), servers, vec![PartitionId(tier.0)])
+            ..BackendOptions::new(
+                policy.dispatch(&setup.knobs, tier, copies.unwrap_or_default().factors),
+                servers,
+                vec![PartitionId(tier.0)],
+            )
         };
         Machine::new(options, Instant::ZERO, hash)
     };
@@ -66,8 +71,10 @@ fn world(setup: &Setup) -> Result<World, SetupError> {
         pages: 0,
         queries: 0,
         servers: TIERS.map(|tier| servers(setup, &policy, tier)),
+        copies_found: copies,
         copies: Slab::new(),
         connections: BTreeMap::new(),
+        calls: Slab::new(),
         recorder: Recorder::new(setup),
         policy,
         probe_draws: stream(setup.seed, PROBES),

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use rand_core::Rng as _;
-use sherwood_dispatch::{LeaseAction, LeaseId};
-use sherwood_model::{BackendId, Demand, ReplicaId, RequestId};
+use sherwood_dispatch::ConnectionId;
+use sherwood_model::{BackendId, Instant, ReplicaId};
 
 use super::{NODE, Sender, Spare, World};
 use crate::spare::key::Key;
-use crate::spare::policy::TIMEOUT;
 use crate::spare::{PAGES, QUERIES};
 use crate::world::{Node, SizedCache, Work};
 
@@ -17,22 +15,17 @@ use crate::world::{Node, SizedCache, Work};
 pub(super) struct PageCopy {
     /// The call that the copy is made for.
     job: u32,
-    page: u64,
+    pub(super) page: u64,
     server: ReplicaId,
     /// Time of a core that each part of the page takes.
     part: Duration,
     /// Number of queries that were asked.
-    asked: u16,
-    connection: Option<Connection>,
+    pub(super) asked: u16,
+    pub(super) connection: Option<ConnectionId>,
+    /// Time at which the query over the connection was asked.
+    pub(super) asked_at: Instant,
     /// Time of cores that the parts and queries have taken so far.
     served: Duration,
-}
-
-/// A connection of a copy to the second tier.
-#[derive(Clone, Copy, Debug)]
-struct Connection {
-    lease: LeaseId,
-    server: ReplicaId,
 }
 
 impl World {
@@ -47,8 +40,16 @@ impl World {
             return self.compute(QUERIES, server, number, work);
         }
         let part = self.family.sizes.part(page);
-        let copy =
-            PageCopy { job: number, page, server, part, asked: 0, connection: None, served: Duration::ZERO };
+        let copy = PageCopy {
+            job: number,
+            page,
+            server,
+            part,
+            asked: 0,
+            connection: None,
+            asked_at: self.now,
+            served: Duration::ZERO,
+        };
         let copy = self.family.copies.insert(copy);
         self.compute(PAGES, server, copy, part);
     }
@@ -62,14 +63,14 @@ impl World {
             self.end_copy(number);
             return;
         }
-        let (job, has_connection) = (copy.job, copy.connection.is_some());
+        let job = copy.job;
         if self.family.policy.reports_progress {
             self.report_progress(job);
         }
-        if has_connection || !self.family.policy.by_connection {
-            self.ask_query(number);
+        if self.family.policy.by_connection {
+            self.ask_over_connection(number)
         } else {
-            self.open_connection(number);
+            self.ask_query(number)
         }
     }
 
@@ -90,17 +91,25 @@ impl World {
         }
     }
 
-    /// Ends the call of a query, whose work counts for its page.
+    /// Ends the call of a query.
     pub(super) fn end_query_call(&mut self, number: u32) {
+        if self.family.policy.by_connection {
+            return self.end_leased_call(number);
+        }
         if let Some(Work::Call { keys, .. }) = self.servers.jobs.get(number).map(|job| &job.work) {
             let Key { page, copy, work, .. } = keys[0].key;
-            match self.family.copies.get_mut(copy).filter(|copy| copy.page == page) {
-                Some(copy) => copy.served += work,
-                None => self.family.recorder.served(self.now, work),
-            }
+            self.count_query(page, copy, work);
         }
         self.note_answer(QUERIES, number);
         self.done(QUERIES, number);
+    }
+
+    /// Counts the work of a query for its page, unless the copy that asked has ended.
+    pub(super) fn count_query(&mut self, page: u64, copy: u32, work: Duration) {
+        match self.family.copies.get_mut(copy).filter(|copy| copy.page == page) {
+            Some(copy) => copy.served += work,
+            None => self.family.recorder.served(self.now, work),
+        }
     }
 
     fn ask_query(&mut self, copy: u32) {
@@ -109,68 +118,23 @@ impl World {
         self.arrive(request);
     }
 
-    /// Asks the second tier's dispatcher for a connection.
-    fn open_connection(&mut self, number: u32) {
-        let Some(page) = self.family.copies.get(number).map(|copy| copy.page) else { return };
-        let demand = Demand { request: RequestId::new(page + 1), ..Demand::default() };
-        let entropy = self.route_draws.next_u64();
-        let Node { cache, machines, .. } = &mut self.nodes[usize::from(NODE)];
-        let machine = &mut machines[QUERIES.index()];
-        match machine.lease(self.now, &SizedCache(cache), &demand, HELD_MAX, entropy) {
-            Ok(lease) => _ = self.family.connections.insert(lease, number),
-            Err(_) => self.end_copy(number),
-        }
-        self.drive(NODE, QUERIES);
-    }
-
-    /// Takes in that a copy has got its connection, and asks its first query; or that it waited for
-    /// too long, and ends it.
-    pub(super) fn connect(&mut self, action: LeaseAction) {
-        let connections = &mut self.family.connections;
-        match action {
-            LeaseAction::Grant { lease, replica, .. } => {
-                let Some(&number) = connections.get(&lease) else { return };
-                let Some(copy) = self.family.copies.get_mut(number) else { return };
-                copy.connection = Some(Connection { lease, server: replica });
-                self.ask_query(number);
-            }
-            LeaseAction::End { lease, .. } => {
-                let Some(number) = connections.remove(&lease) else { return };
-                let waits = |copy: &PageCopy| copy.connection.is_none();
-                if self.family.copies.get(number).is_some_and(waits) {
-                    self.end_copy(number);
-                }
-            }
-        }
-    }
-
     /// Ends a copy of a page and its connection, and answers its call.
-    fn end_copy(&mut self, number: u32) {
+    pub(super) fn end_copy(&mut self, number: u32) {
         let Some(copy) = self.family.copies.remove(number) else { return };
         self.family.recorder.served(self.now, copy.served);
-        if let Some(Connection { lease, .. }) = copy.connection {
-            self.family.connections.remove(&lease);
-            let Node { cache, machines, .. } = &mut self.nodes[usize::from(NODE)];
-            machines[QUERIES.index()].end_lease(self.now, &SizedCache(cache), lease);
-            self.drive(NODE, QUERIES);
-        }
+        copy.connection.into_iter().for_each(|connection| self.close_connection(connection));
         self.note_answer(PAGES, copy.job);
         self.done(PAGES, copy.job);
     }
 }
 
 impl Spare {
-    /// Returns the key of the next query of a copy, which has a connection.
+    /// Returns the key of the next query of a copy, in order.
     pub(super) fn next_query(&mut self, number: u32) -> Key {
         let copy = self.copies.get_mut(number).expect("a copy that asks is there");
-        // Without a connection any server may be asked.
-        let server = copy.connection.map_or(ReplicaId(0), |connection| connection.server);
         let (page, query) = (copy.page, copy.asked);
         copy.asked += 1;
         self.queries += 1;
-        Key::query(self.queries, server, page, number, self.sizes.query(page, query))
+        Key::query(self.queries, page, number, self.sizes.query(page, query))
     }
 }
-
-/// Longest time that a copy holds a connection.
-const HELD_MAX: Duration = TIMEOUT.saturating_mul(60);

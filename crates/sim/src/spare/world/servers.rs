@@ -7,7 +7,7 @@ use sherwood_dispatch::Figures;
 use sherwood_model::{BackendId, Instant, ReplicaId};
 
 use super::{Event, NODE, World};
-use crate::spare::policy::Telling;
+use crate::spare::policy::{CORES, Telling};
 use crate::spare::{PAGES, TIERS};
 use crate::world::{Interference, Job, Sharing};
 
@@ -26,8 +26,6 @@ pub(super) struct Server {
 
 /// Servers that are asked about themselves for each call, as in Prequal.
 const PROBES: u32 = 3;
-/// Cores of each server.
-const CORES: u32 = 2;
 
 impl Server {
     /// Returns an idle server.

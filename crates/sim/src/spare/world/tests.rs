@@ -75,24 +75,52 @@ fn interference_slows_the_tiers_of_its_pattern() {
 }
 
 #[test]
-fn queries_of_a_copy_go_to_the_server_of_its_connection() {
-    let mut world = world("spare-mediawiki", "none", &[("seconds", "1+9")]);
-    let mut servers: BTreeMap<u64, Vec<ReplicaId>> = BTreeMap::new();
+fn copies_of_pages_and_queries_are_as_many_as_the_setting_says() {
+    let extra = |policy: &str, copies: &str| {
+        let results = run("spare-solr", policy, &[("r", copies), ("seconds", "10+60")]);
+        assert_eq!((results.tries, results.errors), (0, 0));
+        (results.factors, results.extra_load_ratio)
+    };
+    // A query takes a third of the work of a page with its query.
+    for (policy, copies, factors, ratio) in [
+        ("spare-tad", "1,1", [1, 1], 0.0),
+        ("spare-tad", "1,2", [1, 2], 1.0 / 3.0),
+        ("spare-rr", "1,3", [1, 3], 2.0 / 3.0),
+        ("spare-rr", "2,1", [2, 1], 1.0),
+        ("none", "2,2", [1, 1], 0.0),
+    ] {
+        let (found, extra) = extra(policy, copies);
+        assert!(found == factors && (extra - ratio).abs() < 0.02, "{policy} {copies}: {found:?} {extra}");
+    }
+}
+
+#[test]
+fn copies_are_searched_for_before_the_run() {
+    let settings = [("window", "20"), ("seconds", "10+60")];
+    let front = run("spare-solr", "front-rr", &settings);
+    assert_eq!((front.tries, front.factors[1]), (2, 1), "two and three copies of pages are tried");
+    let all = run("spare-solr", "exhaustive", &settings);
+    let greedy = run("spare-solr", "spare-tad", &settings);
+    assert!((3..=8).contains(&all.tries) && (1..=6).contains(&greedy.tries), "{all:?} {greedy:?}");
+    let none = run("spare-solr", "none", &settings);
+    for searched in [front, all, greedy] {
+        // The pages are the same, and counted when they end.
+        assert!(searched.requests.abs_diff(none.requests) <= 5, "{searched:?}");
+        assert!(searched.page_p99_ms < none.page_p99_ms, "{searched:?}");
+    }
+}
+
+#[test]
+fn tokens_choose_quick_servers_and_bound_the_pages_at_one() {
+    let settings = [("seconds", "10+120")];
+    let (none, tokens) = (run("spare-solr", "none", &settings), run("spare-solr", "tad-one", &settings));
+    assert!(tokens.page_p95_ms < none.page_p95_ms / 2.0, "{tokens:?}");
+    let mut world = world("spare-solr", "tad-one", &[("servers", "4+4"), ("seconds", "1+20")]);
+    let mut most = 0;
     while world.now() < world.end() {
         world.advance(world.now() + Duration::from_millis(1)).expect("requests end once");
-        for job in world.servers.jobs.iter() {
-            if let crate::world::Work::Call { keys, .. } = &job.work
-                && keys[0].partition == PartitionId(QUERIES.0)
-            {
-                servers.entry(keys[0].key.page).or_default().push(job.replica);
-            }
-        }
+        let stats = world.nodes[0].machines[PAGES.index()].stats();
+        most = stats.replicas.iter().map(|server| server.in_flight_calls).max().max(Some(most)).unwrap_or(0);
     }
-    let (mut seen, mut of_pages) = (0, [0; 12]);
-    for servers in servers.values() {
-        assert!(servers.iter().all(|server| *server == servers[0]), "{servers:?}");
-        seen += servers.len();
-        of_pages[servers[0].index()] += 1;
-    }
-    assert!(seen > 1_000 && of_pages.iter().all(|pages| *pages > 0), "{seen} {of_pages:?}");
+    assert_eq!(most, 1, "a token a server");
 }
