@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let policies = policies.chosen_or(spare::policies());
         let find = |name: &String| spare::Application::find(name);
         let applications = distinct(scenarios).iter().map(find).collect::<Result<Vec<_>, _>>()?;
-        let comparison = Comparison::of(&applications, &policies, batch, sweep::listed)?;
+        let comparison = Comparison::of(&applications, &policies, batch, spare::values)?;
         let sections = spare::sections(&comparison);
         return args.show("Replicated calls in two tiers", &comparison, None, &sections);
     }

@@ -15,6 +15,7 @@ mod microfuge;
 mod onerf;
 mod play;
 mod progress;
+mod rate_search;
 mod record;
 mod report;
 mod run;

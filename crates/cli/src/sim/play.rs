@@ -57,7 +57,7 @@ macro_rules! played {
 
 played!(World, Halt, 10, queries);
 played!(microfuge::World, Imbalance, 1, requests);
-played!(spare::World, Imbalance, 10, queries);
+played!(spare::World, spare::SetupError, 10, queries);
 played!(tenants::World, Imbalance, 1, requests);
 
 /// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns

@@ -17,6 +17,7 @@ use super::inputs::distinct;
 use super::keep::Keep;
 use super::microfuge;
 use super::onerf::subject::Subject;
+use super::spare;
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -32,6 +33,7 @@ use workers::Workers;
   sherwood sim frontier --scenario onerf-spikes --violation 0.01 --plot frontier.svg
   sherwood sim frontier --scenario our-shop.json --policies robinhood,shared-lru --json
   sherwood sim frontier --scenario microfuge --missed 0.03 --rejected 0.05
+  sherwood sim frontier --scenario spare-mediawiki --policies spare-tad,sherwood --p99-over-quiet 2
 
 One condition is changed at a time, in steps of 5%, from a fifteenth of what it is to fifteen times
 that. The first seed is searched from the conditions as they are, the others from where it ended;
@@ -59,6 +61,10 @@ pub(crate) struct Args {
     /// Share of the requests that may be rejected, in microfuge [default: 0.05]
     #[arg(long, value_name = "RATIO")]
     rejected: Option<f64>,
+    /// 99th percentile of pages, over that of policy quiet at the default rate, in scenarios of
+    /// sPARE [default: 2]
+    #[arg(long, value_name = "RATIO")]
+    p99_over_quiet: Option<f64>,
     #[command(flatten)]
     batch: BatchFlags,
     /// Draw what was found into this file, as SVG
@@ -71,10 +77,20 @@ const VIOLATION: f64 = 0.003;
 /// Defaults of `--missed` and `--rejected`.
 const MISSED: f64 = 0.03;
 const REJECTED: f64 = 0.05;
+/// Default of `--p99-over-quiet`.
+const P99_OVER_QUIET: f64 = 2.0;
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if microfuge::is_asked_for(std::slice::from_ref(&args.scenario))? {
         return microfuge_rate(args);
+    }
+    if spare::is_asked_for(std::slice::from_ref(&args.scenario))? {
+        return spare_rate(args);
+    }
+    if args.p99_over_quiet.is_some() {
+        return Err(Failure::usage(
+            "--p99-over-quiet: it is for scenarios of sPARE; others have --violation",
+        ));
     }
     if args.missed.is_some() || args.rejected.is_some() {
         return Err(Failure::usage(
@@ -133,4 +149,21 @@ fn microfuge_rate(args: &Args) -> Result<(), Failure> {
     }
     let policies = args.policies.chosen_or(microfuge::policies());
     microfuge::frontier(&policies, &args.batch, bounds)
+}
+
+/// Finds the highest rate of pages that each policy of a scenario of sPARE stands.
+fn spare_rate(args: &Args) -> Result<(), Failure> {
+    if [args.violation, args.missed, args.rejected].iter().any(Option::is_some) || args.plot.is_some() {
+        return Err(Failure::usage(
+            "--violation, --missed, --rejected and --plot: scenarios of sPARE have --p99-over-quiet",
+        ));
+    }
+    let over_quiet = args.p99_over_quiet.unwrap_or(P99_OVER_QUIET);
+    if !(1.0..=1_000.0).contains(&over_quiet) {
+        return Err(Failure::usage(format!(
+            "--p99-over-quiet {over_quiet}: it is a multiple of a latency; the accepted range is 1 to 1000"
+        )));
+    }
+    let policies = args.policies.chosen_or(spare::policies());
+    spare::frontier(spare::Application::find(&args.scenario)?, &policies, &args.batch, over_quiet)
 }

@@ -12,6 +12,7 @@ use crate::sim::batch::make_all;
 use crate::sim::flags::{BatchFlags, key_and_value};
 use crate::sim::inputs::distinct;
 use crate::sim::keep::Keep;
+use crate::sim::rate_search::Rates;
 use crate::sim::study::Run;
 
 /// Largest shares of all requests that may miss their deadline, and be rejected.
@@ -33,16 +34,8 @@ struct Found {
     hit_ratio_overall: Option<f64>,
 }
 
-/// Lowest rate of the search, in requests per second.
-const RATE_MIN: f64 = 100.0;
-/// Ratio of a rate to the next lower one.
-const STEP: f64 = 1.02;
-/// Number of rates: up to 16 million.
-const STEPS: u32 = 606;
-/// Number of the rate that is tried first, about 2,600.
-const FIRST: u32 = 165;
-/// Number of rates by which the search goes on until it has passed the frontier; doubled each time.
-const STRIDE: u32 = 16;
+/// Rates of the search, in requests per second: 100 to 16 million, and first 2,600.
+const RATES: Rates = Rates { least: 100.0, count: 606, first: 165 };
 
 /// Finds the highest open-loop rate of each policy.
 pub(in crate::sim) fn frontier(
@@ -73,9 +66,8 @@ fn find(
 ) -> Result<Found, Failure> {
     let seeds = distinct(&batch.seeds);
     let mut best = None;
-    let step = search(|step| {
-        let settings: Vec<String> =
-            settings.iter().cloned().chain([format!("rate={:.0}", rate(step))]).collect();
+    let found = RATES.search(|rate| {
+        let settings: Vec<String> = settings.iter().cloned().chain([format!("rate={rate:.0}")]).collect();
         let run = |&seed: &u64| Run::new(&Microfuge, &batch.flags, settings.clone(), policy, seed);
         let runs = seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
         runs[0].check()?;
@@ -84,46 +76,21 @@ fn find(
         let [missed, rejected, hits] = [MISSED, REJECTED, HITS].map(|measure| measure.mean(&group));
         let stands = missed <= bounds.missed && rejected <= bounds.rejected;
         if stands {
-            best = Some((step, [missed, rejected, hits]));
+            best = Some((rate, [missed, rejected, hits]));
         }
         Ok(stands)
     })?;
     let [missed, rejected, hits] = match best {
-        Some((found, ratios)) if Some(found) == step => ratios.map(Some),
+        Some((rate, ratios)) if Some(rate) == found => ratios.map(Some),
         _ => [None; 3],
     };
     Ok(Found {
         policy: policy.to_owned(),
-        rate: step.map(|step| rate(step).round()),
+        rate: found.map(f64::round),
         deadline_miss_ratio: missed,
         rejection_ratio: rejected,
         hit_ratio_overall: hits,
     })
-}
-
-fn rate(step: u32) -> f64 {
-    RATE_MIN * STEP.powi(step.cast_signed())
-}
-
-/// Returns the greatest step that stands, if the first does: doubles its stride until it has passed
-/// the frontier, and halves what is between.
-fn search(mut stands: impl FnMut(u32) -> Result<bool, Failure>) -> Result<Option<u32>, Failure> {
-    // All steps below `low` stand, and none from `high` on.
-    let (mut low, mut high, mut stride, mut next) = (0, STEPS, STRIDE, FIRST);
-    while low < high {
-        if stands(next)? {
-            low = next + 1;
-        } else {
-            high = next;
-        }
-        next = match (low, high) {
-            (_, STEPS) => (low + stride).min(STEPS - 1),
-            (0, _) => high.saturating_sub(stride),
-            _ => low + (high - low) / 2,
-        };
-        stride *= 2;
-    }
-    Ok(low.checked_sub(1))
 }
 
 fn text(found: &[Found], bounds: Bounds) -> String {
@@ -150,22 +117,4 @@ fn text(found: &[Found], bounds: Bounds) -> String {
         );
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn search_finds_the_greatest_step_that_stands() {
-        for last in [None, Some(0), Some(1), Some(149), Some(165), Some(166), Some(400), Some(STEPS - 1)] {
-            let mut tried = 0;
-            let found = search(|step| {
-                tried += 1;
-                Ok(last.is_some_and(|last| step <= last))
-            });
-            assert_eq!(found.expect("no failure"), last);
-            assert!(tried <= 16, "{last:?}: {tried}");
-        }
-    }
 }

@@ -11,7 +11,7 @@ use crate::sim::table::{Column, Table};
 
 const PAGE_MEAN: Measure<Results> = Measure::new("page_mean_ms", |results| results.page_mean_ms);
 const PAGE_P95: Measure<Results> = Measure::new("page_p95_ms", |results| results.page_p95_ms);
-const PAGE_P99: Measure<Results> = Measure::new("page_p99_ms", |results| results.page_p99_ms);
+pub(super) const PAGE_P99: Measure<Results> = Measure::new("page_p99_ms", |results| results.page_p99_ms);
 const QUERY_MEAN: Measure<Results> = Measure::new("query_mean_ms", |results| results.query_mean_ms);
 const QUERY_P95: Measure<Results> = Measure::new("query_p95_ms", |results| results.query_p95_ms);
 const QUERY_P99: Measure<Results> = Measure::new("query_p99_ms", |results| results.query_p99_ms);

@@ -8,6 +8,7 @@ use crate::exit::Failure;
 use crate::sim::comparison;
 use crate::sim::flags::{Flags, SCALES, apply};
 use crate::sim::study::{Outcome, Run, Study};
+use crate::sim::sweep::{listed, single};
 
 /// Returns true if these are scenarios of sPARE.
 ///
@@ -29,6 +30,12 @@ pub(in crate::sim) fn policies() -> impl Iterator<Item = &'static str> {
     spare::policies().iter().map(|policy| policy.name)
 }
 
+/// Returns the values of a setting that are simulated: those of a list, but for the copies of both
+/// tiers, which are one value.
+pub(in crate::sim) fn values(key: &str, value: &str) -> Vec<String> {
+    if key == "r" { single(key, value) } else { listed(key, value) }
+}
+
 /// A scenario: an application of two tiers.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sim) struct Application(Scenario);
@@ -43,6 +50,11 @@ impl Application {
     pub(in crate::sim) fn find(name: &str) -> Result<Self, Failure> {
         let unknown = || Failure::usage(format!("--scenario {name}: no scenario of sPARE has that name"));
         Scenario::by_name(name).map(Self).ok_or_else(unknown)
+    }
+
+    /// Returns the scenario itself.
+    pub(super) fn scenario(self) -> Scenario {
+        self.0
     }
 }
 

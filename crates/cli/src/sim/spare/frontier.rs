@@ -1,0 +1,106 @@
+//! `sherwood sim frontier --scenario spare-…`: the highest rate that each policy stands.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use sherwood_sim::spare::Setup;
+
+use super::report::PAGE_P99;
+use super::study::{Application, Group};
+use crate::exit::Failure;
+use crate::out;
+use crate::sim::batch::make_all;
+use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::inputs::distinct;
+use crate::sim::keep::Keep;
+use crate::sim::rate_search::Rates;
+use crate::sim::study::{Run, Study as _};
+
+/// The policy whose latency at the default rate is the measure of all.
+const QUIET: &str = "quiet";
+
+/// The highest rate at which the 99th percentile of a policy's pages stays within the bound.
+#[derive(Clone, Debug, Serialize)]
+struct Found {
+    policy: String,
+    /// Pages per second, a step of the search below the least rate that failed; none if the lowest
+    /// rate fails already.
+    rate: Option<f64>,
+    /// The 99th percentile at that rate.
+    page_p99_ms: Option<f64>,
+}
+
+/// Runs of policies in an application, with the same seeds.
+struct Trials<'a> {
+    application: Application,
+    batch: &'a BatchFlags,
+    settings: Vec<String>,
+    seeds: Vec<u64>,
+    keep: Keep,
+}
+
+/// Finds the highest rate of pages at which the 99th percentile of each policy is at most
+/// `over_quiet` times that of `quiet` at the default rate.
+pub(in crate::sim) fn frontier(
+    application: Application,
+    policies: &[String],
+    batch: &BatchFlags,
+    over_quiet: f64,
+) -> Result<(), Failure> {
+    let settings = batch.flags.all_settings();
+    for setting in &settings {
+        if key_and_value(setting)?.0 == "rate" {
+            return Err(Failure::usage(format!("--set {setting}: frontier looks for the rate by itself")));
+        }
+    }
+    let keep = Keep::open(batch.results.as_deref())?;
+    let trials = Trials { application, batch, settings, seeds: distinct(&batch.seeds), keep };
+    let default = Setup::new(application.scenario(), QUIET, 1).knobs.rate;
+    let bound_ms = over_quiet * trials.p99_ms(QUIET, default)?;
+    let find = |policy: &String| {
+        let mut p99_ms = None;
+        let rate = Rates::around(default).search(|rate| {
+            let p99 = trials.p99_ms(policy, rate)?;
+            let stands = p99 <= bound_ms;
+            if stands {
+                p99_ms = Some(p99);
+            }
+            Ok(stands)
+        })?;
+        Ok(Found { policy: policy.clone(), rate, page_p99_ms: p99_ms.filter(|_| rate.is_some()) })
+    };
+    let found = distinct(policies).iter().map(find).collect::<Result<Vec<_>, Failure>>()?;
+    out::print(&if batch.json {
+        out::json(&found) + "\n"
+    } else {
+        text(application.name(), &found, bound_ms)
+    })
+}
+
+impl Trials<'_> {
+    /// Returns the mean over the seeds of the 99th percentile at a rate. Pages that time out count
+    /// with their timeout, which is beyond any bound.
+    fn p99_ms(&self, policy: &str, rate: f64) -> Result<f64, Failure> {
+        let settings: Vec<String> =
+            self.settings.iter().cloned().chain([format!("rate={rate:.3}")]).collect();
+        let run =
+            |&seed: &u64| Run::new(&self.application, &self.batch.flags, settings.clone(), policy, seed);
+        let runs = self.seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+        runs[0].check()?;
+        let kept = make_all(&self.keep, &runs, self.batch.threads())?;
+        Ok(PAGE_P99.mean(&Group { value: None, suffix: String::new(), kept: &kept }))
+    }
+}
+
+fn text(scenario: &str, found: &[Found], bound_ms: f64) -> String {
+    let mut text = format!(
+        "highest rate of {scenario} at which P99 of pages is at most {bound_ms:.1} ms\n\n\
+         {:<16} {:>8} {:>9}\n",
+        "policy", "pages/s", "P99 ms",
+    );
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    for Found { policy, rate, page_p99_ms } in found {
+        let _ = writeln!(text, "{policy:<16} {:>8} {:>9}", number(*rate), number(*page_p99_ms));
+    }
+    text
+}
