@@ -94,10 +94,14 @@ fn results_of_scenario_microfuge_are_unchanged() {
 #[test]
 fn results_of_spare_scenarios_are_unchanged() {
     let policies = names(&json(&["list"])["spare"]["policies"]);
-    let further: [(&str, &[&str]); 2] =
-        [("none", &["--set=pattern=1", "--set=servers=8+8"]), ("none", &["--set=pattern=3", "--seed=2"])];
+    let copies = ["--set=r=2,2", "--set=arbiters=tad+rr", "--set=tokens=2+12", "--set=lookups=4"];
+    let further: [(&str, &[&str]); 3] = [
+        ("none", &["--set=pattern=1", "--set=servers=8+8"]),
+        ("none", &["--set=pattern=3", "--seed=2"]),
+        ("spare-tad", &copies),
+    ];
     for scenario in ["spare-mediawiki", "spare-solr"] {
-        check(scenario, &policies, &["--set=seconds=5+15"], &further);
+        check(scenario, &policies, &["--set=seconds=5+15", "--set=window=10"], &further);
     }
 }
 

@@ -64,6 +64,55 @@ fn comparison_of_spare_scenarios_has_a_line_for_each_policy_and_value() {
 }
 
 #[test]
+fn comparison_of_searched_copies_has_a_table_of_them_and_figures() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("page.html");
+    let mut command = sim("compare", &["--scenario", "spare-solr", "--set", "window=10"]);
+    command.args([
+        "--policies",
+        "none,spare-tad,exhaustive",
+        "--results",
+        directory.path().to_str().unwrap(),
+    ]);
+    let text = output(command.args(["--report", page.to_str().unwrap()]));
+    let found = text.split("copies found").nth(1).expect("a table of the copies");
+    assert!(found.contains("spare-tad") && found.contains("exhaustive") && !found.contains("none"), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for title in ["Pages: factor of improvement", "Queries: factor of improvement", "P99 of pages against"] {
+        assert!(page.contains(title), "{title}");
+    }
+}
+
+#[test]
+fn copies_of_both_tiers_are_one_value_of_a_comparison() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--scenario", "spare-solr", "--set", "r=1,2", "--set", "lookups=1,0", "--json"];
+    let mut command = sim("compare", &flags);
+    command.args(["--policies", "spare-tad", "--results", directory.path().to_str().unwrap()]);
+    let document: Value = serde_json::from_str(&output(&mut command)).unwrap();
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|run| run["factors"] == serde_json::json!([1, 2])), "{runs:?}");
+}
+
+#[test]
+fn frontier_of_a_spare_scenario_is_the_highest_rate_within_the_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--scenario", "spare-solr", "--seeds", "1", "--p99-over-quiet", "1.5", "--json"];
+    let mut command = sim("frontier", &flags);
+    command.args(["--policies", "none,quiet", "--results", directory.path().to_str().unwrap()]);
+    let found: Value = serde_json::from_str(&output(&mut command)).unwrap();
+    let rate = |index: usize| found[index]["rate"].as_f64();
+    assert_eq!(
+        (rate(0), &found[1]["policy"]),
+        (None, &serde_json::json!("quiet")),
+        "neighbours are always there"
+    );
+    // The second tier could serve 3,200 pages a second; random servers take a part of that.
+    assert!(rate(1).is_some_and(|rate| (1_000.0..2_000.0).contains(&rate)), "{found}");
+}
+
+#[test]
 fn invalid_use_of_spare_scenarios_is_refused_with_the_remedy() {
     let solr = ["--scenario", "spare-solr"];
     for (command, flags, words) in [
@@ -77,6 +126,12 @@ fn invalid_use_of_spare_scenarios_is_refused_with_the_remedy() {
         ("run", &["--policy", "none", "--scale", "1"], "--set servers=N+N and --set rate=RATE"),
         ("compare", &["--scenario", "microfuge"], "simulate it in a command of its own"),
         ("compare", &["--scenario", "none"], "simulate them in a command of their own"),
+        ("run", &["--policy", "spare-tad", "--set", "r=2,9"], "r = 9: the accepted range is 1 to 8"),
+        ("run", &["--policy", "spare-tad", "--set", "tokens=0+1"], "tokens = 0: the accepted range is 1"),
+        ("run", &["--policy", "spare-tad", "--set", "arbiters=tad+lru"], "it takes tad|rr+tad|rr"),
+        ("frontier", &["--set", "rate=5"], "frontier looks for the rate by itself"),
+        ("frontier", &["--missed", "0.1"], "scenarios of sPARE have --p99-over-quiet"),
+        ("frontier", &["--p99-over-quiet", "0.5"], "the accepted range is 1 to 1000"),
         ("compare", &["--plots", "plots"], "there are none of sPARE; use --report"),
     ] {
         let output = sim(command, &solr).args(flags).assert().code(2);

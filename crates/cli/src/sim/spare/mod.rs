@@ -1,5 +1,6 @@
 //! Scenarios of sPARE, which have their own policies and settings.
 
+mod figures;
 mod frontier;
 mod report;
 mod study;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use sherwood_sim::spare::Results;
 
+use super::figures;
 use super::study::{Comparison, Group};
 use crate::chart::escaped;
 use crate::sim::comparison::{Figures, Measure, by_scenario};
@@ -15,11 +16,20 @@ pub(super) const PAGE_P99: Measure<Results> = Measure::new("page_p99_ms", |resul
 const QUERY_MEAN: Measure<Results> = Measure::new("query_mean_ms", |results| results.query_mean_ms);
 const QUERY_P95: Measure<Results> = Measure::new("query_p95_ms", |results| results.query_p95_ms);
 const QUERY_P99: Measure<Results> = Measure::new("query_p99_ms", |results| results.query_p99_ms);
-const EXTRA: Measure<Results> = Measure::new("extra_load_ratio", |results| results.extra_load_ratio);
-const TRIES: Measure<Results> = Measure::new("tries", |results| results.tries.into());
+pub(super) const EXTRA: Measure<Results> =
+    Measure::new("extra_load_ratio", |results| results.extra_load_ratio);
+pub(super) const TRIES: Measure<Results> = Measure::new("tries", |results| results.tries.into());
 
 const MEASURES: [Measure<Results>; 8] =
     [PAGE_MEAN, PAGE_P95, PAGE_P99, QUERY_MEAN, QUERY_P95, QUERY_P99, EXTRA, TRIES];
+
+/// The latencies of pages or queries, with names.
+pub(super) struct Times(pub(super) [(&'static str, Measure<Results>); 3]);
+
+impl Times {
+    pub(super) const PAGES: Self = Self([("mean", PAGE_MEAN), ("P95", PAGE_P95), ("P99", PAGE_P99)]);
+    pub(super) const QUERIES: Self = Self([("mean", QUERY_MEAN), ("P95", QUERY_P95), ("P99", QUERY_P99)]);
+}
 
 const COLUMNS: [Column<Results>; 7] = [
     Column { head: "page ms", width: 18, measure: PAGE_MEAN, decimals: 1 },
@@ -53,6 +63,11 @@ pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
         let table = Table::of(groups[0].scenario(), 16, &COLUMNS, groups);
         text += &table.text("");
         html += &format!("<h2>{}</h2>\n{}", escaped(groups[0].scenario()), table.html("policy"));
+        if let Some(found) = figures::found(groups) {
+            text += &found.text("  ");
+            html += &found.html("policy");
+        }
+        html += &figures::of_scenario(groups);
     }
     vec![Section::new("summary", &lines(&groups), text, html)]
 }
