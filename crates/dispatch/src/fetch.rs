@@ -42,14 +42,20 @@ pub(crate) struct Fetch {
     /// The replica at which the last attempt failed. A retry that waits for any replica does not
     /// start there.
     pub(crate) avoids: Option<ReplicaId>,
-    /// The replicas at which attempts have failed. Copies do not go there.
-    pub(crate) failed_at: SmallVec<[ReplicaId; 2]>,
     /// The lease, if this is one (a fetch without keys).
     pub(crate) lease: Option<Lease>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
-    /// The latest failure of an attempt. Boxed since it is rare.
-    pub(crate) failure: Option<Box<Failure>>,
+    /// The failures of attempts. Boxed since they are rare.
+    pub(crate) failures: Option<Box<Failures>>,
+}
+
+/// The failures of a fetch's attempts.
+#[derive(Clone, Debug)]
+pub(crate) struct Failures {
+    pub(crate) latest: Failure,
+    /// The replicas at which attempts have failed. Copies do not go there.
+    at: SmallVec<[ReplicaId; 2]>,
 }
 
 /// A lease: a slot that a connection holds.
@@ -135,10 +141,9 @@ impl Fetch {
             later: None,
             is_tied: false,
             avoids: None,
-            failed_at: SmallVec::new(),
             lease: None,
             paid: Paid::default(),
-            failure: None,
+            failures: None,
         }
     }
 
@@ -155,9 +160,23 @@ impl Fetch {
         Demand { deadline: Some(self.demand.deadline.unwrap_or(self.expires_at)), ..self.demand }
     }
 
+    /// Notes the failure of an attempt.
+    pub(crate) fn note_failure(&mut self, replica: ReplicaId, failure: Failure) {
+        let mut at = self.failures.take().map_or_else(SmallVec::new, |failures| failures.at);
+        if !at.contains(&replica) {
+            at.push(replica);
+        }
+        self.failures = Some(Box::new(Failures { latest: failure, at }));
+    }
+
+    /// The replicas at which attempts have failed.
+    pub(crate) fn failed_at(&self) -> &[ReplicaId] {
+        self.failures.as_ref().map_or(&[], |failures| &failures.at)
+    }
+
     /// Returns the error of the fetch's failed attempts; none if no attempt has failed.
     pub(crate) fn failed(&self) -> Option<FetchError> {
-        self.failure.clone().map(|failure| self.error(*failure))
+        self.failures.as_ref().map(|failures| self.error(failures.latest.clone()))
     }
 
     /// Returns `failure` as the error of a key.

@@ -52,14 +52,21 @@ impl TierMeter {
         self.arrivals += 1;
     }
 
-    /// Notes that a call or a lease takes a slot.
-    pub(crate) fn note_slot_taken(&mut self, now: Instant) {
+    /// Notes that a slot of a replica is taken by a call, or by a lease, over which calls may
+    /// follow.
+    pub(crate) fn note_slot_taken(&mut self, now: Instant, replica: ReplicaId, is_call: bool) {
         self.slots.handle_arrival(now);
+        if is_call {
+            self.note_start(now, replica);
+        }
     }
 
     /// Notes that a call or a lease gives its slot back.
-    pub(crate) fn note_slot_freed(&mut self, now: Instant) {
+    pub(crate) fn note_slot_freed(&mut self, now: Instant, replica: ReplicaId, is_call: bool) {
         self.slots.handle_departure(now);
+        if is_call {
+            self.note_end(now, replica);
+        }
     }
 
     /// Notes that a replica begins a call.
@@ -122,11 +129,11 @@ mod tests {
         let replicas = [0, 1, 1].map(ReplicaId);
         for replica in replicas {
             meter.note_fetch(false);
-            meter.note_slot_taken(at(1_000));
+            meter.note_slot_taken(at(1_000), replica, false);
             meter.note_start(at(1_000), replica);
         }
         for replica in replicas {
-            meter.note_slot_freed(at(1_040));
+            meter.note_slot_freed(at(1_040), replica, false);
             meter.note_end(at(1_030), replica);
             meter.note_answer(Duration::from_millis(30));
         }

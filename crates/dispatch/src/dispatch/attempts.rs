@@ -193,13 +193,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let keys = std::mem::take(&mut attempt.keys);
         let fetch = self.fetches.get_mut(fetch_id).expect(STORED);
         if let Some(meter) = &mut self.meter {
-            meter.note_slot_taken(now);
+            meter.note_slot_taken(now, replica, fetch.lease.is_none());
         }
         if let Some(lease) = fetch.lease {
             return self.grant(now, fetch_id, replica, lease);
-        }
-        if let Some(meter) = &mut self.meter {
-            meter.note_start(now, replica);
         }
         self.counters.calls += 1;
         let Fetch { demand, expires_at, started, .. } = *fetch;
@@ -242,27 +239,37 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         Some(attempt)
     }
 
-    /// Tells the balancer the outcome of a call that was started at `at`. Calls that still wait for
-    /// their scheduling turn are not reported.
+    /// Tells the rules that learn the outcome of a call that was started at `at`. Calls that still
+    /// wait for their scheduling turn are not reported.
+    #[inline]
     pub(super) fn report(&mut self, now: Instant, attempt: &Attempt<K>, at: Instant, end: CallEnd) {
-        if at != Instant::NEVER {
-            let gap = now - attempt.progress_at;
-            let longest_gap = gap.max(attempt.longest_gap);
-            let completion = Completion { gap, longest_gap, ..Completion::of(now, now - at, end) };
-            self.balancer.completed(attempt.server(), &completion);
-            self.replication.completed(&completion);
+        if at != Instant::NEVER && (self.balancer.learns() || !self.replication.is_one()) {
+            self.teach(now, attempt, at, end);
         }
+    }
+
+    #[inline(never)]
+    fn teach(&mut self, now: Instant, attempt: &Attempt<K>, at: Instant, end: CallEnd) {
+        let gap = now - attempt.progress_at;
+        let longest_gap = gap.max(attempt.longest_gap);
+        let completion = Completion { gap, longest_gap, ..Completion::of(now, now - at, end) };
+        self.balancer.completed(attempt.server(), &completion);
+        self.replication.completed(&completion);
     }
 
     /// Counts an attempt that has ended. The time since its start is wasted if another attempt has
     /// answered in its place.
+    #[inline]
     pub(super) fn count(&mut self, now: Instant, attempt: &Attempt<K>, outcome: AttemptOutcome) {
-        let is_over = self.fetches.get(attempt.fetch).is_some_and(|fetch| fetch.open == 0);
-        let outcome =
-            if outcome == AttemptOutcome::Failed && is_over { AttemptOutcome::Unused } else { outcome };
+        let is_over = || self.fetches.get(attempt.fetch).is_some_and(|fetch| fetch.open == 0);
+        let is_unused = outcome == AttemptOutcome::Failed && is_over();
+        let outcome = if is_unused { AttemptOutcome::Unused } else { outcome };
         self.counters.attempts.add(attempt.kind, outcome);
+        if self.replication.is_one() {
+            return;
+        }
         let AttemptState::Started(at) = attempt.state else { return };
-        if !self.replication.is_one() && at != Instant::NEVER {
+        if at != Instant::NEVER {
             let is_needed = !matches!(outcome, AttemptOutcome::Unused | AttemptOutcome::Cancelled);
             self.counters.wasted += if is_needed { Duration::ZERO } else { now - at };
             self.extra_load.note(now, now - at, is_needed);
@@ -273,16 +280,13 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// nothing about the replica's speed.
     pub(super) fn complete(&mut self, now: Instant, id: Id, replica: ReplicaId, took: Option<Duration>) {
         if let Some(meter) = &mut self.meter {
-            meter.note_end(now, replica);
+            meter.note_slot_freed(now, replica, true);
         }
-        self.free(now, id, replica, took);
+        self.free(id, replica, took);
     }
 
-    /// Frees the slot of a started attempt, or of a lease.
-    pub(super) fn free(&mut self, now: Instant, id: Id, replica: ReplicaId, took: Option<Duration>) {
-        if let Some(meter) = &mut self.meter {
-            meter.note_slot_freed(now);
-        }
+    /// Frees the slot of an attempt in its queues.
+    pub(super) fn free(&mut self, id: Id, replica: ReplicaId, took: Option<Duration>) {
         self.replicas[replica.index()].queue.complete(AttemptId(id), took);
         if let Some(tier) = &mut self.tier {
             tier.queue.complete(AttemptId(id), took);
@@ -324,7 +328,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let is_copy = attempt.kind == AttemptKind::Copy;
         let mut offered = self.offer(fetch_id, None);
-        let failed_at = &self.fetches.get(fetch_id).expect(STORED).failed_at;
+        let failed_at = self.fetches.get(fetch_id).expect(STORED).failed_at();
         if is_copy && !failed_at.is_empty() {
             self.usable.retain(|load| !failed_at.contains(&load.replica));
             if self.usable.is_empty() {

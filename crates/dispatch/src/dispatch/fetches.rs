@@ -42,7 +42,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             self.end(now, id, &refusal);
             return false;
         }
-        let AttemptPlan { now: at_once, later, terms } = self.replication.plan(&demand, &self.tier(now));
+        let AttemptPlan { now: at_once, later, terms } = if self.replication.is_one() {
+            AttemptPlan::ONE
+        } else {
+            self.replication.plan(&demand, &self.tier(now))
+        };
         let together = if terms == CopyTerms::Idle { 1 } else { at_once };
         let picks = self.pick(now, id, usize::from(together).clamp(1, ATTEMPTS_MAX));
         let Some((first, copies)) = picks.as_slice().split_first() else {
@@ -70,9 +74,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             meter.note_fetch(self.tier.is_some());
         }
         self.place(now, id, *first, AttemptKind::First);
-        match terms {
-            CopyTerms::Idle if at_once > 1 => self.add_copies(now, id, at_once - 1, terms),
-            _ => self.place_copies(now, id, copies, terms),
+        if !copies.is_empty() {
+            self.place_copies(now, id, copies, terms);
+        } else if terms == CopyTerms::Idle && at_once > 1 {
+            self.add_copies(now, id, at_once - 1, terms);
         }
         true
     }
@@ -114,7 +119,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if fetch.open == 0 || count == 0 || !self.budget.can_take() || self.offer(id, None).is_err() {
             return;
         }
-        let failed_at = &self.fetches.get(id).expect(STORED).failed_at;
+        let failed_at = self.fetches.get(id).expect(STORED).failed_at();
         let may_take = |load: &ReplicaLoad| {
             !failed_at.contains(&load.replica) && (terms != CopyTerms::Idle || load.calls() == 0)
         };

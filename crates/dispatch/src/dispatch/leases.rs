@@ -80,7 +80,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             match ended.state {
                 AttemptState::Queued => _ = self.queue_of(ended.replica).cancel(AttemptId(attempt)),
                 AttemptState::Started(at) => {
-                    self.free(now, attempt, ended.server(), None);
+                    if let Some(meter) = &mut self.meter {
+                        meter.note_slot_freed(now, ended.server(), false);
+                    }
+                    self.free(attempt, ended.server(), None);
                     self.replication.held(now - at);
                 }
             }

@@ -31,10 +31,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         failure: &Failure,
     ) -> bool {
         let fetch = self.fetches.get_mut(id).expect(STORED);
-        fetch.failure = Some(Box::new(failure.clone()));
-        if !fetch.failed_at.contains(&failed) {
-            fetch.failed_at.push(failed);
-        }
+        fetch.note_failure(failed, failure.clone());
         if !fetch.live.is_empty() {
             return true;
         }

@@ -93,8 +93,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         if usable.iter().any(|load| !busy.contains(&load.replica)) {
             usable.retain(|load| !busy.contains(&load.replica));
         }
-        if usable.iter().any(|load| !fetch.failed_at.contains(&load.replica)) {
-            usable.retain(|load| !fetch.failed_at.contains(&load.replica));
+        if usable.iter().any(|load| !fetch.failed_at().contains(&load.replica)) {
+            usable.retain(|load| !fetch.failed_at().contains(&load.replica));
         }
         usable.retain(|load| load.in_flight_calls < options.in_flight_calls_max);
         if usable.is_empty() {

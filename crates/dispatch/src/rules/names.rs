@@ -331,6 +331,15 @@ pub(crate) enum AnyBalancer {
     Learning(super::tests::Learning),
 }
 
+impl AnyBalancer {
+    /// Returns true if the rule learns from the ends of calls.
+    #[inline]
+    pub(crate) fn learns(&self) -> bool {
+        use AnyBalancer::{AllTickets, PowerOfTwo, Random, RoundRobin, Tickets};
+        !matches!(self, PowerOfTwo(_) | RoundRobin(_) | Random(_) | Tickets(_) | AllTickets(_))
+    }
+}
+
 impl From<BalanceChoice> for AnyBalancer {
     fn from(choice: BalanceChoice) -> Self {
         match choice {

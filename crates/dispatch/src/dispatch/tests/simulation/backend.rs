@@ -645,7 +645,7 @@ impl Backend {
                     && replica.applied >= fetch.demand.after
                     && !is_taken(replica.id)
                     && !busy.contains(&replica.id)
-                    && !fetch.failed_at.contains(&replica.id)
+                    && !fetch.failed_at().contains(&replica.id)
             });
             assert!(idle.is_none(), "an attempt waits although {idle:?} is idle");
             assert_eq!(attempts.get(id).expect("it waits").state, AttemptState::Queued);
