@@ -21,6 +21,7 @@ use hashbrown::hash_map::Entry;
 use sherwood_model::{Demand, Instant, ReplicaId, SeededState, TierWindow};
 
 use self::tenants::TenantReads;
+use crate::connections::Connections;
 use crate::draws::{Draws, below};
 use crate::expiries::Expiries;
 use crate::extra_budget::ExtraBudget;
@@ -40,10 +41,7 @@ use crate::{
     Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError,
     ProbeOptions, Reply, RetryOptions, Stats, Waiters,
 };
-use connections::Connections;
 use sherwood_model::Percent;
-
-pub use connections::{ConnectionAction, ConnectionId};
 
 /// The dispatcher of one backend: turns missed keys into calls to replicas, and their replies into
 /// one answer for each waiter.
@@ -82,9 +80,9 @@ pub use connections::{ConnectionAction, ConnectionId};
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none, and
-///   [`poll_connection`](Self::poll_connection) where there are connections. Actions that are not polled
-///   accumulate: an input adds at most one for each key that it ends or brings, and one for each
-///   attempt and replica.
+///   [`poll_connection`](Self::poll_connection) where there are connections. Actions that are not
+///   polled accumulate: an input adds at most one for each key that it ends or brings, and one for
+///   each attempt and replica.
 /// - Wake-ups: call [`handle_timeout`](Self::handle_timeout) at
 ///   [`next_timeout`](Self::next_timeout), which may change with every input. An earlier call does
 ///   nothing; a later one makes timeouts and probes late and nothing else.

@@ -84,8 +84,8 @@ impl Leased {
         Some(end)
     }
 
-    /// Removes the slot of a lease that has ended. Returns its replica if a call is under way there,
-    /// which is not waited for.
+    /// Removes the slot of a lease that has ended. Returns its replica if a call is under way
+    /// there, which is not waited for.
     pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<ReplicaId> {
         let place = self.slots.iter().position(|slot| slot.lease == lease)?;
         let slot = self.slots.remove(place);

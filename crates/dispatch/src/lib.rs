@@ -16,6 +16,7 @@
 //! its [`Action`]s, and calls it at [`Dispatch::next_timeout`].
 
 mod action;
+mod connections;
 mod dispatch;
 mod draws;
 mod error;
@@ -43,7 +44,8 @@ mod tier_queue;
 mod waiters;
 
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, LeaseId, Reply};
-pub use dispatch::{CallOrigin, ConnectionAction, ConnectionId, Dispatch, NewDelivery};
+pub use connections::{ConnectionAction, ConnectionId};
+pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;

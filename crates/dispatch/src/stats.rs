@@ -20,7 +20,8 @@ pub struct Stats {
     pub joinable_keys: usize,
     /// Calls queued or in flight.
     pub calls: usize,
-    /// Calls in `calls` that wait for any replica of the tier ([`Options::has_tokens`](crate::Options::has_tokens)).
+    /// Calls in `calls` that wait for any replica of the tier
+    /// ([`Options::has_tokens`](crate::Options::has_tokens)).
     pub calls_for_any_replica: u32,
     /// Leases that wait or hold a slot; each of them is also counted in `calls`.
     pub leases: u32,

@@ -3,69 +3,18 @@
 //! sPARE, section 4: a connection takes the tokens of as many servers as the tier has copies of a
 //! call, takes those that are free, waits for the others, and keeps them until it closes.
 
-use std::collections::VecDeque;
 use std::hash::Hash;
 use std::time::Duration;
 
 use sherwood_model::{Demand, Instant, ReplicaId};
-use smallvec::SmallVec;
 
 use super::Dispatch;
+use crate::connections::Connection;
 use crate::fetch::Lease;
-use crate::leased::{Leased, SlotCall};
+use crate::leased::SlotCall;
 use crate::rules::{Balancer as _, CallEnd, Completion, CopyTerms, Replication as _};
-use crate::slab::{Id, Slab};
-use crate::{FetchError, LeaseId};
-
-/// The connections of a backend. Memory is proportional to their leases.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Connections {
-    open: Slab<Connection>,
-    actions: VecDeque<ConnectionAction>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Connection {
-    /// Leases that wait or hold a slot.
-    leases: SmallVec<[LeaseId; 2]>,
-    calls: Leased,
-}
-
-/// The id of a connection. It becomes invalid when the connection ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(Id);
-
-/// A step that the driver makes for a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConnectionAction {
-    /// Sends a call to a replica over a leased slot, and reports its end with
-    /// [`end_call`](Dispatch::end_call).
-    Call {
-        /// The connection.
-        connection: ConnectionId,
-        /// The lease of the slot.
-        lease: LeaseId,
-        /// The replica of the slot.
-        replica: ReplicaId,
-        /// The call, as it was [asked](Dispatch::ask) for.
-        call: u64,
-    },
-    /// Tells the client that its call has failed at all replicas.
-    Fail {
-        /// The connection.
-        connection: ConnectionId,
-        /// The call.
-        call: u64,
-    },
-    /// Closes a connection whose leases have all ended: they have expired, or no replica that
-    /// could serve them is left.
-    End {
-        /// The connection, which is no longer valid.
-        connection: ConnectionId,
-        /// The reason.
-        error: FetchError,
-    },
-}
+use crate::slab::Id;
+use crate::{ConnectionAction, ConnectionId, FetchError, LeaseId};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Opens a connection of a client, which lasts until [`disconnect`](Self::disconnect), for
@@ -229,12 +178,5 @@ impl<K, V, W> Dispatch<K, V, W> {
     pub(super) fn leases_of(&self, id: Id) -> impl Iterator<Item = Id> {
         let leases = self.connections.open.get(id).into_iter().flat_map(|open| &open.leases);
         leases.map(|LeaseId(id)| self.fetches.get(*id).expect(super::STORED).live[0])
-    }
-}
-
-#[cfg(test)]
-impl Connections {
-    pub(super) fn len(&self) -> usize {
-        self.open.len()
     }
 }

@@ -12,8 +12,8 @@ use crate::draws::below;
 /// Picks the replicas whose last latency is least, of all that have a token (a free slot), or of
 /// `lookups` drawn at random.
 ///
-/// Attempts wait for a token in the common queue of the tier, so a fetch of r attempts takes the h tokens that are
-/// free and waits for the others, each of another replica.
+/// Attempts wait for a token in the common queue of the tier, so a fetch of r attempts takes the h
+/// tokens that are free and waits for the others, each of another replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     lookups: usize,

@@ -225,8 +225,8 @@ impl World {
         self.count("write acknowledged before its end");
     }
 
-    /// Opens a connection and asks for a call over it, ends such a call, or ends a connection, which
-    /// may have expired.
+    /// Opens a connection and asks for a call over it, ends such a call, or ends a connection,
+    /// which may have expired.
     pub(crate) fn connect(&mut self, backend: At) {
         if self.once_in(2)
             && let Some(lease) = self.sides[backend].leased.pop()

@@ -35,7 +35,6 @@ mod key;
 mod policy;
 mod results;
 mod scenario;
-mod search;
 mod settings;
 mod setup;
 mod world;

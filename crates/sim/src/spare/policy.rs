@@ -171,7 +171,7 @@ const HEDGED: CopiesChoice = CopiesChoice::Hedge { percentile: Percent::HEDGE, m
 const HEDGE_MIN: Duration = Duration::from_millis(1);
 /// Time over which latencies are forgotten, a node's default.
 const AGE: Duration = Duration::from_secs(5);
-/// The same for the servers of queries, which are slow for some seconds: set with the seeds 11 to 15.
+/// The same for queries of `sherwood`, set with the seeds 11 to 15.
 const C3_AGE: Duration = Duration::from_secs(20);
 
 const QUIET: Policy =

@@ -5,8 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sherwood_model::{Instant, LatencySketch};
 
-use super::search::Copies;
-use super::setup::Setup;
+use super::setup::{Copies, Setup};
 use crate::record::ms;
 
 /// Figures of the measured part of a run; the fields of `sherwood sim run --json`. Latencies are

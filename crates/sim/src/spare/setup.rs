@@ -6,7 +6,7 @@ use sherwood_model::Instant;
 use sherwood_policy::replication::TargetLatency;
 use thiserror::Error;
 
-use super::policy::{Arbiter, Policy, PolicyError};
+use super::policy::{Arbiter, Policy, PolicyError, Search};
 use super::scenario::Scenario;
 use crate::settings::{RangeError, check};
 use crate::world::Imbalance;
@@ -51,6 +51,20 @@ pub struct Knobs {
     pub warm_up: Duration,
     /// Measured time.
     pub measure: Duration,
+}
+
+/// The number of copies in each tier, and how many choices were tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copies {
+    pub(super) factors: [u8; 2],
+    /// Without that of ones.
+    pub(super) tries: u32,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self { factors: [1, 1], tries: 0 }
+    }
 }
 
 /// Reason why a run cannot be set up.
@@ -115,6 +129,14 @@ impl Setup {
         check("seconds of warm-up", warm_up.as_secs_f64(), 0.0, 1e5, "0 to 100000")?;
         check("seconds of measurement", measure.as_secs_f64(), 1e-3, 1e5, "0.001 to 100000")?;
         Ok(Policy::by_name(&self.policy)?.with(&self.knobs))
+    }
+
+    /// Returns the copies of the settings, or one of each; none if they are to be searched for.
+    pub(super) fn copies(&self) -> Result<Option<Copies>, SetupError> {
+        if self.validate()?.search == Search::None {
+            return Ok(Some(Copies::default()));
+        }
+        Ok(self.knobs.factors.map(|factors| Copies { factors, tries: 0 }))
     }
 
     /// Time at which the measurement begins.

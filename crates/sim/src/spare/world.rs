@@ -3,6 +3,7 @@
 mod build;
 mod connections;
 mod copies;
+mod search;
 mod servers;
 
 use std::collections::BTreeMap;
@@ -17,13 +18,11 @@ use super::key::Key;
 use super::policy::{Policy, TIMEOUT};
 use super::results::{Recorder, Results, Sample};
 use super::scenario::Sizes;
-use super::search::{Copies, search};
-use super::setup::{Setup, SetupError};
+use super::setup::{Copies, Setup};
 use super::{PAGES, QUERIES};
 use crate::slab::Slab;
 use crate::world::{Ask, Family, Job, Live, Simulation};
-use connections::LeasedCall;
-use copies::PageCopy;
+use copies::{LeasedCall, PageCopy};
 use servers::Server;
 
 /// A simulated run.
@@ -165,19 +164,6 @@ impl World {
     #[must_use]
     pub fn samples(&self) -> &[Sample] {
         self.family.recorder.samples()
-    }
-
-    /// Processes all events before `until` and then checks that all counters balance. If `until` is
-    /// the end of the run, events at the end are included.
-    ///
-    /// # Errors
-    /// If they do not balance, which is a bug. The setup is valid.
-    pub fn advance(&mut self, until: Instant) -> Result<(), SetupError> {
-        let Spare { setup, policy, copies_found, .. } = &self.family;
-        if copies_found.is_none() {
-            *self = Self::with(setup, Some(search(setup, policy)?))?;
-        }
-        Ok(self.run(until)?)
     }
 
     /// Returns the results of the run so far.

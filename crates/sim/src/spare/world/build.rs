@@ -15,8 +15,7 @@ use crate::slab::Slab;
 use crate::spare::policy::Policy;
 use crate::spare::results::Recorder;
 use crate::spare::scenario::Sizes;
-use crate::spare::search::{Copies, copies};
-use crate::spare::setup::{Setup, SetupError};
+use crate::spare::setup::{Copies, Setup, SetupError};
 use crate::spare::{PAGES, TIERS};
 use crate::traffic::stream;
 use crate::world::{Interference, Machine, Neighbours, Node, Servers, fixed_division};
@@ -29,7 +28,7 @@ impl World {
     /// # Errors
     /// If the policy does not exist or a number is out of range.
     pub fn new(setup: &Setup) -> Result<Self, SetupError> {
-        Self::with(setup, copies(setup)?)
+        Self::with(setup, setup.copies()?)
     }
 
     /// Returns the simulation with a certain number of copies in each tier.

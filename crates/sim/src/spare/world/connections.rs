@@ -3,22 +3,14 @@
 use std::time::Duration;
 
 use rand_core::Rng as _;
-use sherwood_dispatch::{ConnectionAction, ConnectionId, LeaseId};
+use sherwood_dispatch::{ConnectionAction, ConnectionId};
 use sherwood_model::Demand;
 
+use super::copies::LeasedCall;
 use super::{NODE, World};
 use crate::spare::QUERIES;
 use crate::spare::policy::TIMEOUT;
 use crate::world::{Node, SizedCache};
-
-/// A call of a query, over a slot that a connection has leased.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeasedCall {
-    lease: LeaseId,
-    page: u64,
-    copy: u32,
-    work: Duration,
-}
 
 impl World {
     /// Asks the next query of a copy over its connection, which is opened for the first one.

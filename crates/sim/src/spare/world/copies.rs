@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::ConnectionId;
+use sherwood_dispatch::{ConnectionId, LeaseId};
 use sherwood_model::{BackendId, Instant, ReplicaId};
 
 use super::{NODE, Sender, Spare, World};
@@ -26,6 +26,15 @@ pub(super) struct PageCopy {
     pub(super) asked_at: Instant,
     /// Time of cores that the parts and queries have taken so far.
     served: Duration,
+}
+
+/// A call of a query, over a slot that a connection has leased.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeasedCall {
+    pub(super) lease: LeaseId,
+    pub(super) page: u64,
+    pub(super) copy: u32,
+    pub(super) work: Duration,
 }
 
 impl World {

@@ -94,7 +94,8 @@ pub(super) struct Backend {
     connections: BTreeMap<ConnectionId, Option<u64>>,
     /// Calls over connections that have not ended.
     leased: BTreeMap<LeaseId, ConnectionId>,
-    /// Percentage of the fetches that come with a connection, depend on a write or belong to a request.
+    /// Percentage of the fetches that come with a connection, depend on a write or belong to a
+    /// request.
     with_hooks: u64,
     /// The sequence number of the latest write that a replica was reported to have applied.
     applied: u64,

@@ -6,42 +6,20 @@ use sherwood_policy::replication::{
     Outcome, ReplicationOptions, ReplicationPolicy, ReplicationState, Replicator, TierOptions,
 };
 
-use super::policy::{CORES, Policy, Search};
-use super::setup::{Setup, SetupError};
-use super::world::{Event, NODE, World};
-use super::{PAGES, TIERS};
+use super::{Event, NODE, Spare, World};
+use crate::spare::policy::{CORES, Policy, Search};
+use crate::spare::setup::{Copies, Setup, SetupError};
+use crate::spare::{PAGES, TIERS};
 use crate::world::Node;
-
-/// The number of copies in each tier, and how many choices were tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Copies {
-    pub(super) factors: [u8; 2],
-    /// Without that of ones.
-    pub(super) tries: u32,
-}
-
-impl Default for Copies {
-    fn default() -> Self {
-        Self { factors: [1, 1], tries: 0 }
-    }
-}
 
 /// Added to the seed for a search, so that its pages and neighbours are not those of the run.
 const SEARCH: u64 = 1_000_000;
 /// Most windows of a search. There are nine choices of at most three copies in two tiers.
 const WINDOWS_MAX: u32 = 32;
 
-/// Returns the copies of the settings, or one of each; none if they are to be searched for.
-pub(super) fn copies(setup: &Setup) -> Result<Option<Copies>, SetupError> {
-    if setup.validate()?.search == Search::None {
-        return Ok(Some(Copies::default()));
-    }
-    Ok(setup.knobs.factors.map(|factors| Copies { factors, tries: 0 }))
-}
-
 /// Searches for the copies of a run: the node's control loop measures a choice in each window, as
 /// it does live.
-pub(super) fn search(setup: &Setup, policy: &Policy) -> Result<Copies, SetupError> {
+fn search(setup: &Setup, policy: &Policy) -> Result<Copies, SetupError> {
     let mut setup = setup.clone();
     setup.seed = setup.seed.wrapping_add(SEARCH);
     setup.knobs.measure = setup.knobs.window * WINDOWS_MAX;
@@ -75,6 +53,19 @@ fn name(tier: BackendId) -> &'static str {
 }
 
 impl World {
+    /// Processes all events before `until` and then checks that all counters balance. If `until` is
+    /// the end of the run, events at the end are included.
+    ///
+    /// # Errors
+    /// If they do not balance, which is a bug. The setup is valid.
+    pub fn advance(&mut self, until: Instant) -> Result<(), SetupError> {
+        let Spare { setup, policy, copies_found, .. } = &self.family;
+        if copies_found.is_none() {
+            *self = Self::with(setup, Some(search(setup, policy)?))?;
+        }
+        Ok(self.run(until)?)
+    }
+
     /// Has the node's control loop search for the number of copies from `begin` on.
     fn replicate(&mut self, replicator: Replicator, tiers: Vec<BackendId>, begin: Instant) {
         let control = &mut self.nodes[usize::from(NODE)].control;
