@@ -351,10 +351,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(waiting) = self.attempts.get_mut(attempt.0) else { return };
         let AttemptState::Started(at) = &mut waiting.state else { return };
         *at = now;
+        waiting.progress_at = now;
         let Some(from) = waiting.replica.replace(replica) else { return };
         let fetch = self.fetches.get(waiting.fetch).expect(STORED);
         let keys = waiting.asked.as_ref().unwrap_or(&fetch.keys).len();
         let kind = fetch.demand.kind;
+        if let Some(meter) = &mut self.meter {
+            meter.note_end(now, from);
+            meter.note_start(now, replica);
+        }
         self.replicas[from.index()].queue.complete(attempt, None);
         self.replicas[replica.index()].queue.adopt(now, attempt, kind, keys as u32);
         self.pump(now, from);

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::LeaseId;
 
-/// The slots of a client connection, one a replica, and the call that is under way.
+/// The slots of a client connection, one a replica, and the call that is open.
 ///
 /// A slot serves one call at a time. The connection asks for one call at a time, which goes to all
 /// free slots, and the first answer counts. A slot that still works for an earlier call gets the
@@ -84,12 +84,12 @@ impl Leased {
         Some(end)
     }
 
-    /// Removes the slot of a lease that has ended. Returns its replica if a call is under way
-    /// there, which is not waited for.
-    pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<ReplicaId> {
+    /// Removes the slot of a lease that has ended. Returns its replica and the start of the call
+    /// that it serves, if any.
+    pub(crate) fn remove(&mut self, lease: LeaseId) -> Option<(ReplicaId, Instant)> {
         let place = self.slots.iter().position(|slot| slot.lease == lease)?;
         let slot = self.slots.remove(place);
-        slot.serves.map(|_| slot.replica)
+        slot.serves.map(|(_, since)| (slot.replica, since))
     }
 
     /// Ends the open call if it has failed at every one of `slots`, the number of slots that the

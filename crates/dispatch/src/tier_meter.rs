@@ -117,6 +117,14 @@ impl TierMeter {
 }
 
 #[cfg(test)]
+impl TierMeter {
+    /// True if no call, and no lease, is counted as in service.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.servers.iter().chain([&self.slots]).all(|server| server.in_service() == 0)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

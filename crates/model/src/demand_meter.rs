@@ -57,6 +57,12 @@ impl DemandMeter {
         }
     }
 
+    /// Number of requests in service.
+    #[must_use]
+    pub fn in_service(&self) -> u32 {
+        self.in_service
+    }
+
     /// Returns the counts up to `now`.
     pub fn counts(&mut self, now: Instant) -> CoreCounts {
         self.advance(now);

@@ -30,8 +30,8 @@ impl Rates {
         Self { least: first / STEP.powi(half.cast_signed()), count: 2 * half, first: half }
     }
 
-    /// Returns the number of the greatest rate that stands, if the lowest does: doubles its stride
-    /// until it has passed the greatest, and halves what is between.
+    /// Returns the greatest rate that stands, if the lowest does: doubles its stride until it has
+    /// passed the greatest, and halves what is between.
     pub(super) fn search(
         &self,
         mut stands: impl FnMut(f64) -> Result<bool, Failure>,

@@ -12,7 +12,8 @@ use super::Dispatch;
 use crate::connections::Connection;
 use crate::fetch::Lease;
 use crate::leased::SlotCall;
-use crate::rules::{Balancer as _, CallEnd, Completion, CopyTerms, Replication as _};
+use crate::rules::names::AnyReplication;
+use crate::rules::{Balancer as _, CallEnd, Completion, Replication as _};
 use crate::slab::Id;
 use crate::{ConnectionAction, ConnectionId, FetchError, LeaseId};
 
@@ -36,8 +37,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     ) -> Result<ConnectionId, FetchError> {
         self.draws.stir(entropy);
         self.advance(now);
-        let plan = self.replication.plan(demand, &self.tier(now));
-        let factor = if plan.terms == CopyTerms::Planned { plan.now } else { 1 };
+        let tier = self.tier(now);
+        let factor = match &mut self.replication {
+            AnyReplication::Fixed(rule) => rule.plan(demand, &tier).now,
+            _ => 1,
+        };
         let id = self.connections.open.insert(Connection::default());
         for copy in 0..factor {
             match self.lease(now, demand, Lease { connection: id, lasts }) {
@@ -57,7 +61,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Asks for a call over a connection, in place of the one before. It goes to all slots of the
     /// connection that are free, and the first answer counts; a slot that still works for an
-    /// earlier call gets it afterwards. Ignored if the connection has ended.
+    /// earlier call gets it afterwards. The numbers of a connection's calls are distinct. Ignored if
+    /// the connection has ended.
     pub fn ask(&mut self, now: Instant, connection: ConnectionId, call: u64) {
         self.advance(now);
         let Some(open) = self.connections.open.get_mut(connection.0) else { return };
@@ -93,15 +98,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         ended.latency.is_some()
     }
 
-    /// Ends a connection and all its leases. Calls that are under way are not waited for. Ignored
-    /// if it has ended.
+    /// Ends a connection and all its leases. Calls in flight are not waited for. Ignored if it has
+    /// ended.
     pub fn disconnect(&mut self, now: Instant, ConnectionId(id): ConnectionId) {
         self.advance(now);
         let Some(mut open) = self.connections.open.remove(id) else { return };
+        // All leases end before slots are given away, or one that waits would get one of them.
         for lease in open.leases {
-            self.leave(now, open.calls.remove(lease));
-            self.end_lease(now, lease);
+            self.leave_call(now, open.calls.remove(lease));
+            self.close_lease(now, lease.0, None);
         }
+        self.settle(now);
     }
 
     /// Returns the next step for a connection, or none until the next input.
@@ -110,7 +117,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Notes that a lease of a connection waits for a slot.
-    pub(super) fn own(&mut self, lease: LeaseId, id: Id) {
+    pub(super) fn add_lease(&mut self, lease: LeaseId, id: Id) {
         if let Some(open) = self.connections.open.get_mut(id) {
             open.leases.push(lease);
         }
@@ -130,17 +137,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Gives a slot to the connection of a lease.
-    pub(super) fn give_slot(&mut self, now: Instant, lease: LeaseId, id: Id, replica: ReplicaId) {
+    pub(super) fn slot_granted(&mut self, now: Instant, lease: LeaseId, id: Id, replica: ReplicaId) {
         let open = self.connections.open.get_mut(id);
         let call = open.and_then(|open| open.calls.grant(now, lease, replica));
         call.into_iter().for_each(|call| self.start_leased(now, ConnectionId(id), call));
     }
 
     /// Takes a lease that has ended from its connection. A connection without leases ends.
-    pub(super) fn take_slot(&mut self, now: Instant, lease: LeaseId, id: Id, error: &FetchError) {
+    pub(super) fn lease_ended(&mut self, now: Instant, lease: LeaseId, id: Id, error: &FetchError) {
         let Some(open) = self.connections.open.get_mut(id) else { return };
         open.leases.retain(|own| *own != lease);
-        let working = open.calls.remove(lease);
+        let left = open.calls.remove(lease);
         let connection = ConnectionId(id);
         if open.leases.is_empty() {
             self.connections.open.remove(id);
@@ -148,12 +155,16 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         } else if let Some(call) = open.calls.take_failed(open.leases.len()) {
             self.connections.actions.push_back(ConnectionAction::Fail { connection, call });
         }
-        self.leave(now, working);
+        self.leave_call(now, left);
     }
 
-    /// Notes that a replica works for a call whose end will not be reported.
-    fn leave(&mut self, now: Instant, working: Option<ReplicaId>) {
-        if let (Some(replica), Some(meter)) = (working, &mut self.meter) {
+    /// Takes in that nothing waits for a call any more, which has begun at a replica at this time:
+    /// its latency is at least that. Its core time counts up to now, since a meter cannot tell how
+    /// much longer the replica works.
+    fn leave_call(&mut self, now: Instant, left: Option<(ReplicaId, Instant)>) {
+        let Some((replica, since)) = left else { return };
+        self.balancer.completed(replica, &Completion::of(now, now - since, CallEnd::Cancelled));
+        if let Some(meter) = &mut self.meter {
             meter.note_end(now, replica);
         }
     }

@@ -3,8 +3,9 @@
 //! A lease is a fetch without keys, whose only attempt holds the slot instead of a call. So it
 //! waits in the same queues, and is balanced by the same rule.
 
-use sherwood_model::{Demand, Instant, ReplicaId};
 use std::hash::Hash;
+
+use sherwood_model::{Demand, Instant, ReplicaId};
 
 use super::{Dispatch, STORED};
 use crate::fetch::{AttemptState, Fetch, Later, Lease};
@@ -37,7 +38,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Ok(replica) => {
                 self.leases += 1;
                 self.plan(id, expires_at, Later::EndLease);
-                self.own(LeaseId(id), lease.connection);
+                self.add_lease(LeaseId(id), lease.connection);
                 self.place(now, id, replica, AttemptKind::First);
                 Ok(())
             }
@@ -48,18 +49,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
     }
 
-    /// Ends a lease that waits or holds a slot, if it has not ended.
-    pub(super) fn end_lease(&mut self, now: Instant, LeaseId(id): LeaseId) {
-        if self.fetches.get(id).is_some_and(|fetch| fetch.lease.is_some()) {
-            self.close_lease(now, id, None);
-            self.settle(now);
-        }
-    }
-
     /// Gives a slot to the connection of a lease, and plans the lease's expiry.
     pub(super) fn grant(&mut self, now: Instant, id: Id, replica: ReplicaId, lease: Lease) {
         self.plan(id, now + lease.lasts, Later::EndLease);
-        self.give_slot(now, LeaseId(id), lease.connection, replica);
+        self.slot_granted(now, LeaseId(id), lease.connection, replica);
     }
 
     /// Ends a lease that has reached its maximum waiting time or duration.
@@ -93,7 +86,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.fetches.discard(id);
         self.leases -= 1;
         if let (Some(error), Some(lease)) = (error, lease) {
-            self.take_slot(now, LeaseId(id), lease.connection, &error);
+            self.lease_ended(now, LeaseId(id), lease.connection, &error);
         }
     }
 }

@@ -39,7 +39,7 @@ mod settings;
 mod setup;
 mod world;
 
-pub use policy::{Policy, policies};
+pub use policy::{Policy, TIMEOUT, policies};
 pub use results::{Results, Sample};
 pub use scenario::{SCENARIOS, Scenario};
 pub use setup::{Knobs, Setup, SetupError};

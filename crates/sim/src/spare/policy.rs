@@ -248,7 +248,7 @@ impl Policy {
 pub(super) const CORES: u32 = 2;
 
 /// Timeout of pages and queries, far beyond their latencies.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest number of calls of a server, and of those that wait: more than arrive within the
 /// timeout.

@@ -111,6 +111,7 @@ mod tests {
             ("r", "0,1", "r = 0"),
             ("tokens", "1+0", "tokens = 0"),
             ("window", "0", "window = 0"),
+            ("window", "3001", "window = 3001"),
             ("seconds", "1+0", "seconds of measurement = 0"),
         ] {
             let mut setup = Setup::new(SCENARIOS[0], "none", 1);

@@ -82,9 +82,20 @@ pub enum SetupError {
     /// The rate of pages is out of range.
     #[error(transparent)]
     Rate(#[from] sherwood_workload::ArrivalsError),
-    /// The counters of a search for copies do not balance, which is a bug.
+    /// The counters of the run, or of its search for copies, do not balance, which is a bug.
     #[error(transparent)]
-    Search(#[from] Imbalance),
+    Imbalance(#[from] Imbalance),
+    /// The search for copies has not ended.
+    #[error(
+        "the search for copies has not ended after {windows} windows of {window_s} s: give a longer \
+         window, a higher rate, or r=R1,R2"
+    )]
+    Search {
+        /// Number of measuring windows.
+        windows: u32,
+        /// Length of each.
+        window_s: f64,
+    },
     /// A number is out of range.
     #[error(transparent)]
     Range(#[from] RangeError),
@@ -125,7 +136,7 @@ impl Setup {
         for tokens in tokens {
             check("tokens", tokens.into(), 1.0, 1e6, "1 to 1000000 a server in each tier")?;
         }
-        check("window", window.as_secs_f64(), 1.0, 3_600.0, "1 to 3600 seconds")?;
+        check("window", window.as_secs_f64(), 1.0, 3_000.0, "1 to 3000 seconds")?;
         check("seconds of warm-up", warm_up.as_secs_f64(), 0.0, 1e5, "0 to 100000")?;
         check("seconds of measurement", measure.as_secs_f64(), 1e-3, 1e5, "0.001 to 100000")?;
         Ok(Policy::by_name(&self.policy)?.with(&self.knobs))

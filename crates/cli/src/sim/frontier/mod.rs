@@ -36,7 +36,7 @@ use workers::Workers;
   sherwood sim frontier --scenario spare-mediawiki --policies spare-tad,sherwood --p99-over-quiet 2
 
 One condition is changed at a time, in steps of 5%, from a fifteenth of what it is to fifteen times
-that. The first seed is searched from the conditions as they are, the others from where it ended;
+that; in microfuge and spare-… the rate alone, in steps of 2%. The first seed is searched from the conditions as they are, the others from where it ended;
 what is found is kept with every seed. Runs end when their verdict is certain; verdicts are kept in
 the directory of --results, and the same command goes on with what is missing.
 

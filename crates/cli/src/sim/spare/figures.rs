@@ -31,7 +31,9 @@ fn base<'a, 'b>(groups: &'a [Group<'b>], of: &Group<'_>) -> &'a Group<'b> {
 fn improvement(groups: &[Group<'_>], title: &str, times: Times, figures: &str) -> String {
     let of_measure = |(name, measure): &(&str, Measure<Results>)| {
         let bar = |group: &Group<'_>| {
-            let factor = measure.mean(base(groups, group)) / measure.mean(group);
+            let own = measure.mean(group);
+            // Nothing is drawn where no page has ended.
+            let factor = if own > 0.0 { measure.mean(base(groups, group)) / own } else { 0.0 };
             Bar { name: group.label(), values: vec![factor], note: format!("{factor:.2}") }
         };
         chart::Group { name: (*name).to_owned(), bars: groups.iter().map(bar).collect() }
@@ -40,15 +42,13 @@ fn improvement(groups: &[Group<'_>], title: &str, times: Times, figures: &str) -
     let bars = Bars {
         title,
         note: "",
-        parts: vec![(
-            "latency of one copy at a random server, over this one".to_owned(),
-            Pen::solid(COLOURS[0]),
-        )],
+        parts: vec![("latency of the base, over this one".to_owned(), Pen::solid(COLOURS[0]))],
         axis: Axis::of("times", longest(&drawn)),
         groups: drawn,
     };
-    let base = base(groups, &groups[0]).label();
-    figure(&bars.svg(), &format!("Compared with {base}. In sPARE's paper: figures {figures}."))
+    let has_none = groups.iter().any(|group| group.policy() == NONE);
+    let base = if has_none { "none, with the same settings".to_owned() } else { groups[0].label() };
+    figure(&bars.svg(), &format!("The base is {base}. In sPARE's paper: figures {figures}."))
 }
 
 /// Draws the 99th percentile of pages in the order of the extra work that it took.

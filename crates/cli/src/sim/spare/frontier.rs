@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use sherwood_sim::spare::Setup;
+use sherwood_sim::spare::{self, Setup};
 
 use super::report::PAGE_P99;
 use super::study::{Application, Group};
@@ -57,6 +57,12 @@ pub(in crate::sim) fn frontier(
     let trials = Trials { application, batch, settings, seeds: distinct(&batch.seeds), keep };
     let default = Setup::new(application.scenario(), QUIET, 1).knobs.rate;
     let bound_ms = over_quiet * trials.p99_ms(QUIET, default)?;
+    let timeout_ms = spare::TIMEOUT.as_secs_f64() * 1e3;
+    if bound_ms >= timeout_ms {
+        return Err(Failure::usage(format!(
+            "--p99-over-quiet {over_quiet}: that is {bound_ms:.0} ms, and pages end at {timeout_ms:.0} ms; give less, or longer runs"
+        )));
+    }
     let find = |policy: &String| {
         let mut p99_ms = None;
         let rate = Rates::around(default).search(|rate| {
@@ -78,8 +84,8 @@ pub(in crate::sim) fn frontier(
 }
 
 impl Trials<'_> {
-    /// Returns the mean over the seeds of the 99th percentile at a rate. Pages that time out count
-    /// with their timeout, which is beyond any bound.
+    /// Returns the mean over the seeds of the 99th percentile at a rate; infinite if no page ended
+    /// with some seed. Pages that time out count with their timeout.
     fn p99_ms(&self, policy: &str, rate: f64) -> Result<f64, Failure> {
         let settings: Vec<String> =
             self.settings.iter().cloned().chain([format!("rate={rate:.3}")]).collect();
@@ -88,6 +94,9 @@ impl Trials<'_> {
         let runs = self.seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
         runs[0].check()?;
         let kept = make_all(&self.keep, &runs, self.batch.threads())?;
+        if kept.iter().any(|run| run.outcome.results.requests == 0) {
+            return Ok(f64::INFINITY);
+        }
         Ok(PAGE_P99.mean(&Group { value: None, suffix: String::new(), kept: &kept }))
     }
 }

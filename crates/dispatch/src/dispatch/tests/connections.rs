@@ -106,7 +106,7 @@ fn call_of_a_connection_goes_to_different_replicas_and_the_first_answer_counts()
         assert_eq!(started(&mut machine), [(connection, slow, other, 2)]);
         assert!(machine.end_call(at(4), slow, true));
         machine.disconnect(at(5), connection);
-        assert!(!machine.end_call(at(6), quick, true), "nobody waits for it");
+        assert!(!machine.end_call(at(6), quick, true), "the client has closed the connection");
         assert_eq!(machine.stats().leases, 0);
     }
 }
@@ -165,4 +165,51 @@ fn window_of_a_tier_has_the_calls_of_connections_and_the_time_that_slots_are_hel
     assert_eq!((window.arrivals, window.connections, window.requests), (3, 1, 3));
     let ms = Duration::from_millis;
     assert_eq!((window.demand, window.mean, window.held), (ms(4), ms(4), ms(60)));
+}
+
+#[test]
+fn connection_avoids_the_replica_that_still_worked_when_an_earlier_one_closed() {
+    let mut machine = tier_of(3, two_copies);
+    let slow = {
+        let connection = connect(&mut machine, 0).unwrap();
+        machine.ask(at(0), connection, 1);
+        let calls = started(&mut machine);
+        assert!(machine.end_call(at(1), calls[0].1, true));
+        machine.disconnect(at(90), connection);
+        calls[1].2
+    };
+    for ms in [100, 101, 102] {
+        let connection = connect(&mut machine, ms).unwrap();
+        machine.ask(at(ms), connection, ms);
+        let calls = started(&mut machine);
+        assert!(calls.len() == 2 && calls.iter().all(|call| call.2 != slow), "{slow:?} in {calls:?}");
+        calls.iter().for_each(|call| _ = machine.end_call(at(ms), call.1, true));
+        machine.disconnect(at(ms), connection);
+    }
+}
+
+#[test]
+fn tied_copies_are_of_fetches_and_a_connection_has_one_slot() {
+    let mut machine = tier_of(3, |o| o.copies = CopiesChoice::Tied { factor: 3 });
+    connect(&mut machine, 0).unwrap();
+    assert_eq!(machine.stats().leases, 1);
+}
+
+#[test]
+fn tokens_of_a_closing_connection_go_to_others_that_wait() {
+    let mut machine = tier_of(2, |o| {
+        two_copies(o);
+        o.queued_calls_max = 9;
+    });
+    machine.set_copies(1);
+    let (attempt, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    machine.set_copies(2);
+    let closing = connect(&mut machine, 0).unwrap();
+    let waiting = connect(&mut machine, 0).unwrap();
+    machine.ask(at(0), waiting, 5);
+    assert_eq!((started(&mut machine), machine.stats().leases), (vec![], 4));
+    machine.disconnect(at(1), closing);
+    assert!(matches!(started(&mut machine)[..], [(one, _, _, 5)] if one == waiting));
+    reply(&mut machine, 2, attempt, Reply::Ok(vec![None]));
+    assert!(matches!(started(&mut machine)[..], [(one, _, _, 5)] if one == waiting));
 }

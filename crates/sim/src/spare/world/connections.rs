@@ -44,6 +44,7 @@ impl World {
             }
             Err(_) => self.end_copy(number),
         }
+        self.drive(NODE, QUERIES);
     }
 
     /// Closes the connection of a copy that ends.

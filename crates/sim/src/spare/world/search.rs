@@ -31,6 +31,10 @@ fn search(setup: &Setup, policy: &Policy) -> Result<Copies, SetupError> {
         until += setup.knobs.window;
         world.run(until)?;
     }
+    if world.is_searching() {
+        let window_s = setup.knobs.window.as_secs_f64();
+        return Err(SetupError::Search { windows: WINDOWS_MAX, window_s });
+    }
     Ok(world.copies())
 }
 
@@ -57,7 +61,7 @@ impl World {
     /// the end of the run, events at the end are included.
     ///
     /// # Errors
-    /// If they do not balance, which is a bug. The setup is valid.
+    /// If they do not balance, which is a bug, or if a search for copies does not end.
     pub fn advance(&mut self, until: Instant) -> Result<(), SetupError> {
         let Spare { setup, policy, copies_found, .. } = &self.family;
         if copies_found.is_none() {

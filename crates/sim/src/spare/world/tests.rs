@@ -52,12 +52,23 @@ fn mean_latency_without_interference_is_that_of_a_product_form_network() {
 #[test]
 fn every_policy_meets_the_same_pages_and_one_copy_makes_no_extra_load() {
     let pages = |policy: &str| {
-        let mut world = world("spare-solr", policy, &[("seconds", "5+20")]);
+        let mut world = world("spare-solr", policy, &[("seconds", "5+20"), ("r", "2,2")]);
         world.advance(world.end()).expect("requests end once");
-        assert_eq!(world.results().extra_load_ratio, 0.0);
-        (world.family.pages, world.family.sizes.whole(100))
+        (world.family.pages, world.results().extra_load_ratio > 0.0)
     };
-    assert_eq!(pages("none"), pages("quiet"));
+    let (none, _) = pages("none");
+    for (policy, has_copies) in
+        [("none", false), ("quiet", false), ("prequal", false), ("tad-one", false), ("spare-tad", true)]
+    {
+        assert_eq!(pages(policy), (none, has_copies), "{policy}");
+    }
+}
+
+#[test]
+fn search_that_does_not_end_is_refused_with_the_remedy() {
+    let mut world = world("spare-solr", "spare-tad", &[("rate", "1"), ("window", "1"), ("seconds", "1+5")]);
+    let refusal = world.advance(world.end()).unwrap_err().to_string();
+    assert!(refusal.contains("after 32 windows of 1 s: give a longer window"), "{refusal}");
 }
 
 #[test]

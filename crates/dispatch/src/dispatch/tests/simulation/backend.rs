@@ -160,6 +160,7 @@ impl Backend {
             }),
             extra: draw_of(draws, [ExtraOrder::Behind, ExtraOrder::Equal]),
             cancel: draw_of(draws, [CancelRule::Never, CancelRule::Queued, CancelRule::Always]),
+            cores: draws.chance(50).then_some(2),
             ..Options::default()
         };
         let faults = Faults {
@@ -660,6 +661,10 @@ impl Backend {
         assert_eq!((stats.waiters, stats.keys, stats.joinable_keys, stats.calls), (0, 0, 0, 0));
         assert!(stats.replicas.iter().all(|replica| replica.up && replica.in_flight_calls == 0));
         assert_eq!(self.dispatch.next_timeout(), None);
+        assert!(
+            self.dispatch.meter.as_ref().is_none_or(|meter| meter.is_idle()),
+            "a call is counted for ever"
+        );
     }
 
     /// Checks that all replicas are called when as many calls are made as they can hold together.
