@@ -1,6 +1,45 @@
 //! The search for the highest rate at which something still holds.
 
+use super::batch::make_all;
+use super::flags::{BatchFlags, key_and_value};
+use super::inputs::distinct;
+use super::keep::Keep;
+use super::study::{KeptOf, Run, Study};
 use crate::exit::Failure;
+
+/// Runs of a study whose setting `rate` is varied, with the seeds of a command.
+pub(super) struct Varied<'a, S> {
+    study: S,
+    batch: &'a BatchFlags,
+    settings: Vec<String>,
+    seeds: Vec<u64>,
+    keep: Keep,
+}
+
+impl<'a, S: Study> Varied<'a, S> {
+    /// Returns the runs with the other settings of the command, which may not set the rate.
+    pub(super) fn of(study: S, batch: &'a BatchFlags) -> Result<Self, Failure> {
+        let settings = batch.flags.all_settings();
+        for setting in &settings {
+            if key_and_value(setting)?.0 == "rate" {
+                return Err(Failure::usage(format!(
+                    "--set {setting}: frontier looks for the rate by itself"
+                )));
+            }
+        }
+        let (seeds, keep) = (distinct(&batch.seeds), Keep::open(batch.results.as_deref())?);
+        Ok(Self { study, batch, settings, seeds, keep })
+    }
+
+    /// Returns the runs of a policy at a rate, one for each seed.
+    pub(super) fn at(&self, policy: &str, rate: f64) -> Result<Vec<KeptOf<S>>, Failure> {
+        let settings = || self.settings.iter().cloned().chain([format!("rate={rate:.3}")]).collect();
+        let run = |&seed: &u64| Run::new(&self.study, &self.batch.flags, settings(), policy, seed);
+        let runs = self.seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
+        runs[0].check()?;
+        make_all(&self.keep, &runs, self.batch.threads())
+    }
+}
 
 /// Rates that are tried: a grid in steps of 2%.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +69,20 @@ impl Rates {
         Self { least: first / STEP.powi(half.cast_signed()), count: 2 * half, first: half }
     }
 
-    /// Returns the greatest rate that stands, if the lowest does: doubles its stride until it has
-    /// passed the greatest, and halves what is between.
-    pub(super) fn search(
+    /// Returns the greatest rate that stands, with what was found there, if the lowest does:
+    /// doubles its stride until it has passed the greatest, and halves what is between.
+    pub(super) fn search<T>(
         &self,
-        mut stands: impl FnMut(f64) -> Result<bool, Failure>,
-    ) -> Result<Option<f64>, Failure> {
+        mut stands: impl FnMut(f64) -> Result<Option<T>, Failure>,
+    ) -> Result<Option<(f64, T)>, Failure> {
         // All rates below `low` stand, and none from `high` on.
         let (mut low, mut high, mut stride, mut next) = (0, self.count, STRIDE, self.first);
+        let mut greatest = None;
         while low < high {
-            if stands(self.rate(next))? {
+            let rate = self.rate(next);
+            if let Some(found) = stands(rate)? {
                 low = next + 1;
+                greatest = Some((rate, found));
             } else {
                 high = next;
             }
@@ -51,7 +93,7 @@ impl Rates {
             };
             stride *= 2;
         }
-        Ok(low.checked_sub(1).map(|number| self.rate(number)))
+        Ok(greatest)
     }
 }
 
@@ -66,9 +108,9 @@ mod tests {
             let mut tried = 0;
             let found = rates.search(|rate| {
                 tried += 1;
-                Ok(last.is_some_and(|last| rate <= rates.rate(last)))
+                Ok(last.filter(|last| rate <= rates.rate(*last)))
             });
-            assert_eq!(found.expect("no failure"), last.map(|last| rates.rate(last)));
+            assert_eq!(found.expect("no failure"), last.map(|last| (rates.rate(last), last)));
             assert!(tried <= 16, "{last:?}: {tried}");
         }
     }

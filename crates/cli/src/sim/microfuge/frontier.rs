@@ -8,12 +8,9 @@ use super::study::{Group, Microfuge};
 use super::summary::{HITS, MISSED, REJECTED};
 use crate::exit::Failure;
 use crate::out;
-use crate::sim::batch::make_all;
-use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::flags::BatchFlags;
 use crate::sim::inputs::distinct;
-use crate::sim::keep::Keep;
-use crate::sim::rate_search::Rates;
-use crate::sim::study::Run;
+use crate::sim::rate_search::{Rates, Varied};
 
 /// Largest shares of all requests that may miss their deadline, and be rejected.
 #[derive(Clone, Copy, Debug)]
@@ -43,50 +40,25 @@ pub(in crate::sim) fn frontier(
     batch: &BatchFlags,
     bounds: Bounds,
 ) -> Result<(), Failure> {
-    let settings = batch.flags.all_settings();
-    for setting in &settings {
-        if key_and_value(setting)?.0 == "rate" {
-            return Err(Failure::usage(format!("--set {setting}: frontier looks for the rate by itself")));
-        }
-    }
-    let keep = Keep::open(batch.results.as_deref())?;
-    let found = distinct(policies)
-        .iter()
-        .map(|policy| find(&keep, policy, &settings, batch, bounds))
-        .collect::<Result<Vec<_>, _>>()?;
+    let runs = Varied::of(Microfuge, batch)?;
+    let found =
+        distinct(policies).iter().map(|policy| find(&runs, policy, bounds)).collect::<Result<Vec<_>, _>>()?;
     out::print(&if batch.json { out::json(&found) + "\n" } else { text(&found, bounds) })
 }
 
-fn find(
-    keep: &Keep,
-    policy: &str,
-    settings: &[String],
-    batch: &BatchFlags,
-    bounds: Bounds,
-) -> Result<Found, Failure> {
-    let seeds = distinct(&batch.seeds);
-    let mut best = None;
+fn find(runs: &Varied<'_, Microfuge>, policy: &str, bounds: Bounds) -> Result<Found, Failure> {
     let found = RATES.search(|rate| {
-        let settings: Vec<String> = settings.iter().cloned().chain([format!("rate={rate:.0}")]).collect();
-        let run = |&seed: &u64| Run::new(&Microfuge, &batch.flags, settings.clone(), policy, seed);
-        let runs = seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
-        runs[0].check()?;
-        let kept = make_all(keep, &runs, batch.threads())?;
+        let rate = rate.round();
+        let kept = runs.at(policy, rate)?;
         let group = Group { value: None, suffix: String::new(), kept: &kept };
         let [missed, rejected, hits] = [MISSED, REJECTED, HITS].map(|measure| measure.mean(&group));
         let stands = missed <= bounds.missed && rejected <= bounds.rejected;
-        if stands {
-            best = Some((rate, [missed, rejected, hits]));
-        }
-        Ok(stands)
+        Ok(stands.then_some([missed, rejected, hits]))
     })?;
-    let [missed, rejected, hits] = match best {
-        Some((rate, ratios)) if Some(rate) == found => ratios.map(Some),
-        _ => [None; 3],
-    };
+    let [missed, rejected, hits] = found.map_or([None; 3], |(_, ratios)| ratios.map(Some));
     Ok(Found {
         policy: policy.to_owned(),
-        rate: found.map(f64::round),
+        rate: found.map(|(rate, _)| rate.round()),
         deadline_miss_ratio: missed,
         rejection_ratio: rejected,
         hit_ratio_overall: hits,

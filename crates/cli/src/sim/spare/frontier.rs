@@ -9,12 +9,10 @@ use super::report::PAGE_P99;
 use super::study::{Application, Group};
 use crate::exit::Failure;
 use crate::out;
-use crate::sim::batch::make_all;
-use crate::sim::flags::{BatchFlags, key_and_value};
+use crate::sim::flags::BatchFlags;
 use crate::sim::inputs::distinct;
-use crate::sim::keep::Keep;
-use crate::sim::rate_search::Rates;
-use crate::sim::study::{Run, Study as _};
+use crate::sim::rate_search::{Rates, Varied};
+use crate::sim::study::Study as _;
 
 /// The policy whose latency at the default rate is the measure of all.
 const QUIET: &str = "quiet";
@@ -30,15 +28,6 @@ struct Found {
     page_p99_ms: Option<f64>,
 }
 
-/// Runs of policies in an application, with the same seeds.
-struct Trials<'a> {
-    application: Application,
-    batch: &'a BatchFlags,
-    settings: Vec<String>,
-    seeds: Vec<u64>,
-    keep: Keep,
-}
-
 /// Finds the highest rate of pages at which the 99th percentile of each policy is at most
 /// `over_quiet` times that of `quiet` at the default rate.
 pub(in crate::sim) fn frontier(
@@ -47,16 +36,9 @@ pub(in crate::sim) fn frontier(
     batch: &BatchFlags,
     over_quiet: f64,
 ) -> Result<(), Failure> {
-    let settings = batch.flags.all_settings();
-    for setting in &settings {
-        if key_and_value(setting)?.0 == "rate" {
-            return Err(Failure::usage(format!("--set {setting}: frontier looks for the rate by itself")));
-        }
-    }
-    let keep = Keep::open(batch.results.as_deref())?;
-    let trials = Trials { application, batch, settings, seeds: distinct(&batch.seeds), keep };
+    let runs = Varied::of(application, batch)?;
     let default = Setup::new(application.scenario(), QUIET, 1).knobs.rate;
-    let bound_ms = over_quiet * trials.p99_ms(QUIET, default)?;
+    let bound_ms = over_quiet * p99_ms(&runs, QUIET, default)?;
     let timeout_ms = spare::TIMEOUT.as_secs_f64() * 1e3;
     if bound_ms >= timeout_ms {
         return Err(Failure::usage(format!(
@@ -64,16 +46,12 @@ pub(in crate::sim) fn frontier(
         )));
     }
     let find = |policy: &String| {
-        let mut p99_ms = None;
-        let rate = Rates::around(default).search(|rate| {
-            let p99 = trials.p99_ms(policy, rate)?;
-            let stands = p99 <= bound_ms;
-            if stands {
-                p99_ms = Some(p99);
-            }
-            Ok(stands)
+        let found = Rates::around(default).search(|rate| {
+            let p99_ms = p99_ms(&runs, policy, rate)?;
+            Ok((p99_ms <= bound_ms).then_some(p99_ms))
         })?;
-        Ok(Found { policy: policy.clone(), rate, page_p99_ms: p99_ms.filter(|_| rate.is_some()) })
+        let (rate, page_p99_ms) = found.unzip();
+        Ok(Found { policy: policy.clone(), rate, page_p99_ms })
     };
     let found = distinct(policies).iter().map(find).collect::<Result<Vec<_>, Failure>>()?;
     out::print(&if batch.json {
@@ -83,22 +61,14 @@ pub(in crate::sim) fn frontier(
     })
 }
 
-impl Trials<'_> {
-    /// Returns the mean over the seeds of the 99th percentile at a rate; infinite if no page ended
-    /// with some seed. Pages that time out count with their timeout.
-    fn p99_ms(&self, policy: &str, rate: f64) -> Result<f64, Failure> {
-        let settings: Vec<String> =
-            self.settings.iter().cloned().chain([format!("rate={rate:.3}")]).collect();
-        let run =
-            |&seed: &u64| Run::new(&self.application, &self.batch.flags, settings.clone(), policy, seed);
-        let runs = self.seeds.iter().map(run).collect::<Result<Vec<_>, _>>()?;
-        runs[0].check()?;
-        let kept = make_all(&self.keep, &runs, self.batch.threads())?;
-        if kept.iter().any(|run| run.outcome.results.requests == 0) {
-            return Ok(f64::INFINITY);
-        }
-        Ok(PAGE_P99.mean(&Group { value: None, suffix: String::new(), kept: &kept }))
+/// Returns the mean over the seeds of the 99th percentile at a rate; infinite if no page ended with
+/// some seed. Pages that time out count with their timeout.
+fn p99_ms(runs: &Varied<'_, Application>, policy: &str, rate: f64) -> Result<f64, Failure> {
+    let kept = runs.at(policy, rate)?;
+    if kept.iter().any(|run| run.outcome.results.requests == 0) {
+        return Ok(f64::INFINITY);
     }
+    Ok(PAGE_P99.mean(&Group { value: None, suffix: String::new(), kept: &kept }))
 }
 
 fn text(scenario: &str, found: &[Found], bound_ms: f64) -> String {
