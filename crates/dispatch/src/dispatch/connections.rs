@@ -61,8 +61,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Asks for a call over a connection, in place of the one before. It goes to all slots of the
     /// connection that are free, and the first answer counts; a slot that still works for an
-    /// earlier call gets it afterwards. The numbers of a connection's calls are distinct. Ignored if
-    /// the connection has ended.
+    /// earlier call gets it afterwards. The numbers of a connection's calls are distinct. Ignored
+    /// if the connection has ended.
     pub fn ask(&mut self, now: Instant, connection: ConnectionId, call: u64) {
         self.advance(now);
         let Some(open) = self.connections.open.get_mut(connection.0) else { return };
