@@ -41,6 +41,9 @@ const COLUMNS: [Column<Results>; 7] = [
     Column { head: "extra load", width: 16, measure: EXTRA, decimals: 3 },
 ];
 
+/// The policy without interference, which no policy competes with.
+const BOUND: &str = "quiet";
+
 const GOAL: Goal<Results> =
     Goal { measure: PAGE_P99, is_gain: false, words: "had the lowest 99th percentile of pages" };
 
@@ -58,7 +61,9 @@ struct SummaryLine<'a> {
 /// Returns the sections of the report.
 pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
     let groups = comparison.groups();
-    let (mut text, mut html) = (String::new(), best(&groups, &GOAL) + &about(comparison));
+    let reached: Vec<Group<'_>> =
+        comparison.groups().into_iter().filter(|group| group.policy() != BOUND).collect();
+    let (mut text, mut html) = (String::new(), best(&reached, &GOAL) + &about(comparison));
     for groups in by_scenario(&groups) {
         let table = Table::of(groups[0].scenario(), 16, &COLUMNS, groups);
         text += &table.text("");
