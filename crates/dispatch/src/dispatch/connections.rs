@@ -50,7 +50,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
                     return Err(refusal);
                 }
                 // The connection works with the slots that it gets.
-                Ok(_) | Err(_) => {}
+                Ok(()) | Err(_) => {}
             }
         }
         if let Some(meter) = &mut self.meter {
@@ -183,10 +183,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 impl<K, V, W> Dispatch<K, V, W> {
     /// Returns the attempts of a connection's leases.
     pub(super) fn leases(&self, ConnectionId(id): ConnectionId) -> impl Iterator<Item = Id> {
-        self.leases_of(id)
-    }
-
-    pub(super) fn leases_of(&self, id: Id) -> impl Iterator<Item = Id> {
         let leases = self.connections.open.get(id).into_iter().flat_map(|open| &open.leases);
         leases.map(|LeaseId(id)| self.fetches.get(*id).expect(super::STORED).live[0])
     }

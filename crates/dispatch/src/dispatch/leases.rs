@@ -14,9 +14,8 @@ use crate::slab::Id;
 use crate::{AttemptId, AttemptKind, Bound, FetchError, Holders, LeaseId};
 
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
-    /// Asks for a slot of a replica for a connection, for its `demand` and `lasts` at most. The
-    /// lease waits like an attempt, up to the backend's timeout. Leases are not charged to the
-    /// rates of tenants.
+    /// Asks for a slot of a replica for a connection. The lease waits like an attempt, up to the
+    /// backend's timeout. Leases are not charged to the rates of tenants.
     ///
     /// # Errors
     /// If the maximum number of leases is reached, the balancer picks no replica, or all replicas

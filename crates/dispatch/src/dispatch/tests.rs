@@ -7,7 +7,7 @@ mod copies;
 mod driven;
 mod extra_load;
 mod overload;
-mod replication;
+mod plans;
 mod rules;
 mod simulation;
 mod slow_replica;

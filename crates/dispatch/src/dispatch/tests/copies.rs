@@ -1,280 +1,253 @@
-//! Several live attempts of one fetch, planned by rules that only these tests have.
+//! The rules for copies (`copies = …`) and what they cost.
 
 use super::*;
-use crate::rules::AttemptPlan;
-use crate::{CancelRule, CopiesChoice};
+use crate::{AttemptKind, AttemptOutcome, CancelRule, CopiesChoice, ExtraOrder, OptionsError, Stats};
 
-type PlanRule = fn(&Demand) -> AttemptPlan;
-
-/// Returns a dispatcher of `replicas` replicas, with attempts planned by `plan` and a budget of 9
-/// extra attempts.
-fn machine_of(replicas: usize, plan: PlanRule, change: impl FnOnce(&mut Options)) -> Machine {
-    let mut machine = machine(replicas, |o| {
-        o.retry.burst = 9;
+/// Returns a dispatcher whose replicas work on one call each, with these copies and no budget for
+/// extra attempts but `burst`.
+fn machine_with(replicas: usize, copies: CopiesChoice, burst: u32) -> Machine {
+    machine(replicas, |o| {
+        (o.copies, o.in_flight_calls_max, o.queued_calls_max) = (copies, 1, 9);
+        o.retry = RetryOptions { per_call_max: 1, ratio: 0.0, burst };
         o.probe.failures_max = 100;
-        o.cancel = CancelRule::Always;
-        change(o);
-    });
-    machine.replication = AnyReplication::Test(plan);
+    })
+}
+
+/// Returns a dispatcher that hedges after the median of latencies, all of which were 4 ms so far.
+fn hedging(replicas: usize, burst: u32) -> Machine {
+    let percentile = Percent::new("percentile", 50.0).unwrap();
+    let copies = CopiesChoice::Hedge { percentile, min: Duration::from_millis(1) };
+    let mut machine = machine_with(replicas, copies, burst);
+    for turn in 0..64 {
+        let (attempt, _) = call(&fetch(&mut machine, 10 * turn, &[("warm", 1)]));
+        reply(&mut machine, 10 * turn + 4, attempt, Reply::Ok(vec![None]));
+    }
     machine
 }
 
-fn two_at_once(_: &Demand) -> AttemptPlan {
-    AttemptPlan { now: 2, ..AttemptPlan::ONE }
+/// Returns the number of attempts that ended in this way.
+fn ended(machine: &Machine, kind: AttemptKind, outcome: AttemptOutcome) -> u64 {
+    machine.stats().counters.attempts.get(kind, outcome)
 }
 
-fn one_more_after_20_ms(_: &Demand) -> AttemptPlan {
-    AttemptPlan { later: Some((Duration::from_millis(20), 1)), ..AttemptPlan::ONE }
+#[test]
+fn fixed_copies_go_to_different_replicas_without_a_budget_and_the_loser_runs_on() {
+    let mut machine = machine_with(3, CopiesChoice::Fixed { factor: 2 }, 0);
+    let asked = calls(&fetch(&mut machine, 0, &[("a", 1)]));
+    let [(won, one, _), (lost, other, _)] = &asked[..] else { panic!("{asked:?}") };
+    assert_ne!(one, other);
+    let actions = reply(&mut machine, 5, *won, Reply::Ok(vec![Some(7)]));
+    assert_eq!(deliveries(&actions).len(), 1);
+    assert_eq!(actions.len(), 1, "what runs is left alone");
+    assert_eq!(reply(&mut machine, 8, *lost, Reply::Ok(vec![Some(7)])), []);
+    assert_eq!(ended(&machine, AttemptKind::First, AttemptOutcome::Used), 1);
+    assert_eq!(ended(&machine, AttemptKind::Copy, AttemptOutcome::Unused), 1);
+    let Stats { counters, extra_load_ratio, .. } = machine.stats();
+    assert_eq!((counters.wasted, extra_load_ratio), (Duration::from_millis(8), 1.6));
+    assert_empty(&machine);
 }
 
-/// Returns the attempts that are cancelled among some actions, each for the reason `expected`.
-fn cancelled(actions: &[Act], expected: CancelReason) -> Vec<AttemptId> {
-    let cancel = |action: &Act| match action {
-        Action::Cancel { attempt, reason, .. } => {
-            assert_eq!(*reason, expected);
-            Some(*attempt)
-        }
-        _ => None,
+#[test]
+fn first_call_that_hangs_after_the_hedge_has_answered_is_wasted() {
+    let mut machine = hedging(2, 1);
+    call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    let (hedge, _) = call(&wake(&mut machine, 1_010));
+    reply(&mut machine, 1_011, hedge, Reply::Ok(vec![Some(7)]));
+    wake(&mut machine, 1_100);
+    assert_eq!(ended(&machine, AttemptKind::First, AttemptOutcome::Unused), 1);
+    assert_eq!(machine.stats().counters.wasted, Duration::from_millis(100));
+    assert_empty(&machine);
+}
+
+#[test]
+fn factor_beyond_the_replicas_or_eight_is_refused() {
+    let refused = |replicas, factor| {
+        let options = Options { copies: CopiesChoice::Fixed { factor }, ..Options::default() };
+        Dispatch::<u8, u8, u8>::new(options, replicas, SeededState::new(1)).err()
     };
-    actions.iter().filter_map(cancel).collect()
+    assert_eq!(refused(2, 3), Some(OptionsError::Factor { factor: 3, most: 2 }));
+    assert_eq!(refused(20, 9), Some(OptionsError::Factor { factor: 9, most: 8 }));
+    assert_eq!(refused(20, 0), Some(OptionsError::Factor { factor: 0, most: 8 }));
+    assert_eq!(refused(20, 8), None);
 }
 
-/// Returns the attempts of the two calls among some actions, which are for different replicas.
-fn two_calls(actions: &[Act]) -> [AttemptId; 2] {
-    match calls(actions)[..] {
-        [(first, one, _), (second, other, _)] if one != other => [first, second],
-        ref calls => panic!("expected two calls to different replicas, got {calls:?}"),
+#[test]
+fn changed_factor_acts_on_the_next_fetch_within_the_number_of_replicas() {
+    let mut machine = machine_with(3, CopiesChoice::Fixed { factor: 1 }, 0);
+    for (factor, expected) in [(1, 1), (3, 2), (9, 0)] {
+        machine.set_copies(factor);
+        assert_eq!(calls(&fetch(&mut machine, 0, &[("a", 1)])).len(), expected, "one replica each is idle");
+        machine.invalidate(&"a");
+        assert_eq!(machine.stats().factor, factor.min(3));
     }
 }
 
 #[test]
-fn first_reply_answers_the_fetch_and_the_other_attempt_is_cancelled() {
-    for winner in 0..2 {
-        let mut machine = machine_of(2, two_at_once, |_| ());
-        let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
-        let (won, lost) = (attempts[winner], attempts[1 - winner]);
-        let actions = reply(&mut machine, 5, won, Reply::Ok(vec![Some(7), None]));
-        assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1]), ("b", Ok(None), true, vec![2])]);
-        assert_eq!(cancelled(&actions, CancelReason::Answered), [lost]);
-        assert_eq!(reply(&mut machine, 6, lost, Reply::Ok(vec![Some(8), Some(8)])), []);
-        let counters = machine.stats().counters;
-        assert_eq!((counters.calls, counters.copies, counters.late_replies), (2, 1, 1));
-        assert_empty(&machine);
-        assert_eq!(machine.next_timeout(), None);
-    }
-}
-
-#[test]
-fn fetch_fails_when_its_last_live_attempt_has_failed() {
-    let mut machine = machine_of(2, two_at_once, |_| ());
-    let [first, second] = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
-    assert_eq!(reply(&mut machine, 1, first, failed(FailureKind::Rejected)), []);
-    let actions = reply(&mut machine, 2, second, failed(FailureKind::Malformed));
-    assert!(
-        matches!(error(&actions), FetchError::Failed { kind: FailureKind::Malformed, attempts: 2, .. }),
-        "{actions:?}"
-    );
-    assert_empty(&machine);
-}
-
-#[test]
-fn retry_follows_only_after_all_copies_have_failed() {
-    let mut machine = machine_of(3, two_at_once, |_| ());
-    let [first, second] = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
-    assert_eq!(reply(&mut machine, 1, first, failed(FailureKind::Reset)), []);
-    let (retry, _) = call(&reply(&mut machine, 2, second, failed(FailureKind::Reset)));
-    let actions = reply(&mut machine, 3, retry, Reply::Ok(vec![Some(7)]));
+fn hedge_follows_after_the_percentile_of_latencies_and_its_answer_counts() {
+    let mut machine = hedging(2, 1);
+    let (first, one) = call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    assert_eq!(wake(&mut machine, 1_003), []);
+    let (hedge, other) = call(&wake(&mut machine, 1_005));
+    assert_ne!(one, other);
+    let actions = reply(&mut machine, 1_006, hedge, Reply::Ok(vec![Some(7)]));
     assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1])]);
-    let counters = machine.stats().counters;
-    assert_eq!((counters.calls, counters.copies, counters.retries), (3, 1, 1));
+    assert_eq!(reply(&mut machine, 1_050, first, Reply::Ok(vec![Some(8)])), []);
+    assert_eq!(ended(&machine, AttemptKind::Copy, AttemptOutcome::Used), 1);
+    assert_eq!(ended(&machine, AttemptKind::First, AttemptOutcome::Unused), 1);
+    assert_empty(&machine);
+}
+
+/// grpc-java#7222: the fetch hung until its timeout.
+#[test]
+fn fetch_whose_last_attempt_fails_while_the_budget_is_empty_ends_at_once() {
+    let mut machine = hedging(3, 1);
+    let (first, _) = call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    let (hedge, _) = call(&wake(&mut machine, 1_010));
+    assert_eq!(reply(&mut machine, 1_011, first, failed(FailureKind::Reset)), []);
+    let actions = reply(&mut machine, 1_012, hedge, failed(FailureKind::Reset));
+    assert!(matches!(error(&actions), FetchError::Failed { attempts: 2, .. }), "{actions:?}");
+    assert_empty(&machine);
+}
+
+/// failsafe-go#141: an empty budget ended attempts in flight.
+#[test]
+fn empty_budget_makes_no_copy_and_ends_no_attempt_in_flight() {
+    let mut machine = hedging(2, 0);
+    let (first, _) = call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    assert_eq!(wake(&mut machine, 1_050), []);
+    let actions = reply(&mut machine, 1_060, first, Reply::Ok(vec![Some(7)]));
+    assert_eq!(deliveries(&actions).len(), 1);
+}
+
+/// finagle#962: losers were retried after the win.
+#[test]
+fn loser_that_fails_after_the_answer_is_not_retried() {
+    let mut machine = hedging(3, 9);
+    let (first, _) = call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    let (hedge, _) = call(&wake(&mut machine, 1_010));
+    reply(&mut machine, 1_011, hedge, Reply::Ok(vec![Some(7)]));
+    assert_eq!(reply(&mut machine, 1_012, first, failed(FailureKind::Reset)), []);
+    assert_eq!(machine.stats().counters.retries, 0);
     assert_empty(&machine);
 }
 
 #[test]
-fn each_key_takes_the_first_answer_it_gets_from_any_attempt() {
-    let mut machine = machine_of(2, two_at_once, |_| ());
-    let [first, second] = two_calls(&fetch(&mut machine, 0, &[("a", 1), ("b", 2), ("c", 3)]));
-    let lost = || Err(Failure::new(FailureKind::Reset, "gone"));
-    let actions = reply(&mut machine, 1, first, Reply::Each(vec![Ok(Some(7)), lost(), lost()]));
+fn fast_failure_does_not_end_the_fetch_while_another_attempt_is_live() {
+    let mut machine = machine_with(2, CopiesChoice::Fixed { factor: 2 }, 0);
+    let asked = calls(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_eq!(reply(&mut machine, 1, asked[0].0, failed(FailureKind::Reset)), []);
+    let actions = reply(&mut machine, 9, asked[1].0, Reply::Ok(vec![Some(7)]));
     assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1])]);
-    let actions = reply(&mut machine, 2, second, Reply::Each(vec![Ok(Some(9)), Ok(Some(8)), lost()]));
-    assert_eq!(deliveries(&actions), [("b", Ok(Some(8)), true, vec![2])]);
-    let [(retry, _, keys)] = &calls(&actions)[..] else { panic!("{actions:?}") };
-    assert_eq!(keys, &["c"]);
-    let actions = reply(&mut machine, 3, *retry, Reply::Ok(vec![Some(6)]));
-    assert_eq!(deliveries(&actions), [("c", Ok(Some(6)), true, vec![3])]);
-    assert_empty(&machine);
 }
 
 #[test]
-fn attempt_planned_for_later_is_made_on_another_replica_if_no_answer_has_come() {
-    let mut machine = machine_of(2, one_more_after_20_ms, |_| ());
-    let (first, replica) = call(&fetch(&mut machine, 0, &[("a", 1)]));
-    assert_eq!(machine.next_timeout(), Some(at(20)));
-    assert_eq!(wake(&mut machine, 19), []);
-    let actions = wake(&mut machine, 20);
-    let (second, other) = call(&actions);
-    assert_ne!(replica, other);
-    let Action::Call { timeout, .. } = actions[0] else { panic!("{actions:?}") };
-    assert_eq!(timeout, Duration::from_millis(80));
-    assert_eq!(machine.next_timeout(), Some(at(100)));
-    let actions = reply(&mut machine, 30, second, Reply::Ok(vec![Some(7)]));
-    assert_eq!((deliveries(&actions).len(), cancelled(&actions, CancelReason::Answered)), (1, vec![first]));
-    assert_empty(&machine);
-    let (quick, _) = call(&fetch(&mut machine, 40, &[("b", 1)]));
-    reply(&mut machine, 41, quick, Reply::Ok(vec![Some(7)]));
-    assert_eq!(machine.next_timeout(), None, "nothing is planned for a fetch that has ended");
-}
-
-#[test]
-fn later_attempt_asks_only_for_keys_without_an_answer() {
-    let mut machine = machine_of(
-        3,
-        |_| AttemptPlan { later: Some((Duration::from_millis(20), 1)), ..two_at_once(&Demand::default()) },
-        |_| (),
-    );
-    let [first, second] = two_calls(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
-    let lost = || Err(Failure::new(FailureKind::Reset, "gone"));
-    reply(&mut machine, 1, first, Reply::Each(vec![Ok(Some(7)), lost()]));
-    let actions = wake(&mut machine, 20);
-    let [(third, _, keys)] = &calls(&actions)[..] else { panic!("{actions:?}") };
-    assert_eq!(keys, &["b"]);
-    let actions = reply(&mut machine, 21, *third, Reply::Ok(vec![Some(8)]));
-    assert_eq!(deliveries(&actions), [("b", Ok(Some(8)), true, vec![2])]);
-    assert_eq!(cancelled(&actions, CancelReason::Answered), [second]);
+fn copy_goes_to_no_replica_that_the_fetch_has_tried() {
+    let mut machine = hedging(2, 9);
+    let (first, _) = call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    let (retry, _) = call(&reply(&mut machine, 1_001, first, failed(FailureKind::Reset)));
+    assert_eq!(wake(&mut machine, 1_050), [], "the other replica has failed already");
+    reply(&mut machine, 1_051, retry, Reply::Ok(vec![Some(7)]));
     assert_empty(&machine);
 }
 
+/// finagle#956: each fetch paid into the budget twice.
 #[test]
-fn copies_and_retries_are_paid_from_one_budget() {
-    let mut machine = machine_of(3, two_at_once, |o| o.retry.burst = 3);
-    let mut extra = 0;
-    for _ in 0..5 {
-        let actions = fetch(&mut machine, 0, &[("a", 1)]);
-        let mut live: Vec<_> = calls(&actions).into_iter().map(|(attempt, ..)| attempt).collect();
-        extra += live.len() - 1;
-        while let Some(attempt) = live.pop() {
-            let actions = reply(&mut machine, 1, attempt, failed(FailureKind::Overloaded));
-            let more = calls(&actions);
-            extra += more.len();
-            live.extend(more.into_iter().map(|(attempt, ..)| attempt));
+fn budget_pays_each_copy_once_and_is_full_again_after_first_attempts() {
+    let mut machine = hedging(2, 2);
+    machine.set_times(TIMEOUT, RetryOptions { per_call_max: 0, ratio: 0.5, burst: 2 }, options().probe);
+    let mut hedged = 0;
+    for turn in 100..120 {
+        let (first, _) = call(&fetch(&mut machine, 1_000 * turn, &[("a", 1)]));
+        let copies = calls(&wake(&mut machine, 1_000 * turn + 50));
+        hedged += copies.len();
+        reply(&mut machine, 1_000 * turn + 60, first, Reply::Ok(vec![None]));
+        for (copy, ..) in copies {
+            reply(&mut machine, 1_000 * turn + 61, copy, Reply::Ok(vec![None]));
         }
     }
-    let counters = machine.stats().counters;
-    assert_eq!((extra, counters.copies + counters.retries), (3, 3));
-    assert!(counters.copies > 0 && counters.retries > 0, "{counters:?}");
-    assert_empty(&machine);
-}
-
-/// Gives each of two replicas a call, for keys `a` and `b`, and returns the calls. `plan` holds for
-/// fetches after that.
-fn occupy_both(machine: &mut Machine, plan: PlanRule) -> [AttemptId; 2] {
-    machine.replication = CopiesChoice::One.into();
-    let busy = ["a", "b"].map(|key| call(&fetch(machine, 0, &[(key, 1)])).0);
-    machine.replication = AnyReplication::Test(plan);
-    busy
+    // The first payment is lost because the budget is full.
+    assert_eq!(hedged, 2 + 19 / 2);
 }
 
 #[test]
-fn queued_attempt_leaves_its_queue_after_another_has_answered_unless_never_cancelled() {
-    let rules = [CancelRule::Always, CancelRule::Queued, CancelRule::Never];
-    for (cancel, runs) in rules.into_iter().zip([false, false, true]) {
-        let mut machine = machine_of(2, two_at_once, |o| (o.in_flight_calls_max, o.cancel) = (1, cancel));
-        let busy = occupy_both(&mut machine, two_at_once);
-        assert_eq!(fetch(&mut machine, 1, &[("c", 3)]), [], "both attempts wait");
-        let (won, _) = call(&reply(&mut machine, 2, busy[0], Reply::Ok(vec![None])));
-        let actions = reply(&mut machine, 3, won, Reply::Ok(vec![Some(7)]));
-        assert_eq!(deliveries(&actions), [("c", Ok(Some(7)), true, vec![3])]);
-        let next = calls(&reply(&mut machine, 4, busy[1], Reply::Ok(vec![None])));
-        assert_eq!(next.len(), usize::from(runs));
-        if let Some((loser, _, keys)) = next.first() {
-            assert_eq!(keys, &["c"]);
-            assert_eq!(machine.next_timeout(), Some(at(101)), "the call still has its timeout");
-            assert_eq!(reply(&mut machine, 5, *loser, Reply::Ok(vec![Some(8)])), []);
-        }
-        assert_empty(&machine);
-        assert_eq!(machine.next_timeout(), None);
+fn copies_of_an_idle_rule_go_only_where_nothing_waits_or_runs() {
+    let mut machine = machine_with(3, CopiesChoice::Idle { factor: 3 }, 9);
+    assert_eq!(calls(&fetch(&mut machine, 0, &[("a", 1)])).len(), 3);
+    assert_eq!(calls(&fetch(&mut machine, 1, &[("b", 1)])).len(), 0, "no replica is idle");
+    assert_eq!(machine.stats().calls, 4);
+    let mut busy = machine_with(3, CopiesChoice::Idle { factor: 3 }, 1);
+    assert_eq!(calls(&fetch(&mut busy, 0, &[("a", 1)])).len(), 2, "the budget pays for one");
+}
+
+#[test]
+fn copies_wait_behind_first_attempts_unless_they_are_equal() {
+    for (extra, expected) in [(ExtraOrder::Behind, "c"), (ExtraOrder::Equal, "b")] {
+        let mut machine = machine(2, |o| {
+            (o.copies, o.extra) = (CopiesChoice::Fixed { factor: 2 }, extra);
+            (o.in_flight_calls_max, o.queued_calls_max) = (1, 9);
+            o.balance = BalanceChoice::RoundRobin;
+            o.cancel = CancelRule::Never;
+        });
+        // Both replicas work; "b" waits first at replica 0 and as a copy at 1, "c" the other way.
+        let busy = calls(&fetch(&mut machine, 0, &[("a", 1)]));
+        fetch(&mut machine, 0, &[("b", 1)]);
+        fetch(&mut machine, 0, &[("d", 1)]);
+        machine.set_copies(1);
+        fetch(&mut machine, 0, &[("x", 1)]);
+        fetch(&mut machine, 0, &[("c", 1)]);
+        let at_one = busy.iter().find(|(_, replica, _)| *replica == ReplicaId(1)).unwrap();
+        let next = calls(&reply(&mut machine, 1, at_one.0, Reply::Ok(vec![None])));
+        assert_eq!(next[0].2, [expected]);
     }
 }
 
 #[test]
-fn started_attempt_runs_on_after_another_has_answered_if_only_queued_ones_are_cancelled() {
-    for cancel in [CancelRule::Queued, CancelRule::Never] {
-        let mut machine = machine_of(2, two_at_once, |o| (o.in_flight_calls_max, o.cancel) = (1, cancel));
-        let [won, lost] = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
-        let actions = reply(&mut machine, 1, won, Reply::Ok(vec![Some(7)]));
-        assert_eq!((deliveries(&actions).len(), cancelled(&actions, CancelReason::Answered)), (1, vec![]));
-        assert_eq!(machine.stats().calls, 1);
-        let actions = wake(&mut machine, 100);
-        assert_eq!((deliveries(&actions), cancelled(&actions, CancelReason::Timeout)), (vec![], vec![lost]));
-        assert_empty(&machine);
+fn progress_of_a_call_postpones_its_hedge() {
+    let mut machine = hedging(2, 9);
+    let (first, _) = call(&fetch(&mut machine, 1_000, &[("a", 1)]));
+    for ms in [1_003, 1_006, 1_009] {
+        machine.handle_progress(at(ms), first);
+        assert_eq!(drain(&mut machine), [], "the call goes on");
     }
+    assert_eq!(wake(&mut machine, 1_012), []);
+    call(&wake(&mut machine, 1_014));
+    machine.handle_progress(at(1_015), first);
+    reply(&mut machine, 1_016, first, Reply::Ok(vec![None]));
+    machine.handle_progress(at(1_017), first);
 }
 
 #[test]
-fn late_answer_of_an_attempt_that_runs_on_is_no_failure() {
-    let plan = |_: &Demand| AttemptPlan { now: 3, ..AttemptPlan::ONE };
-    let mut machine = machine_of(3, plan, |o| (o.probe.failures_max, o.cancel) = (1, CancelRule::Never));
-    let actions = fetch(&mut machine, 0, &[("a", 1), ("b", 2)]);
-    let attempts: Vec<_> = calls(&actions).into_iter().map(|(attempt, ..)| attempt).collect();
-    assert_eq!(attempts.len(), 3);
-    for (ms, attempt) in (1..).zip(attempts) {
-        reply(&mut machine, ms, attempt, Reply::Ok(vec![Some(7), None]));
-    }
-    let stats = machine.stats();
-    assert!(stats.replicas.iter().all(|replica| replica.up), "{stats:?}");
-    assert_eq!((stats.counters.answered, stats.counters.late_replies), (2, 0));
-    assert_empty(&machine);
+fn balancer_learns_from_progress_before_a_call_has_ended() {
+    let mut machine =
+        machine(2, |o| (o.balance, o.in_flight_calls_max) = (BalanceChoice::C3 { age: Duration::ZERO }, 9));
+    let begin = |machine: &mut Machine| {
+        let started = call(&fetch(machine, 0, &[("a", 1)]));
+        machine.invalidate(&"a");
+        started
+    };
+    let (first, one) = begin(&mut machine);
+    let (second, other) = begin(&mut machine);
+    assert_ne!(one, other);
+    machine.handle_progress(at(40), first);
+    machine.handle_progress(at(41), second);
+    machine.handle_progress(at(42), second);
+    assert_eq!(begin(&mut machine).1, other, "its latest report came after a millisecond");
 }
 
 #[test]
-fn attempts_planned_for_later_do_not_exceed_the_bound_of_live_attempts() {
-    let plan =
-        |_: &Demand| AttemptPlan { now: 6, later: Some((Duration::from_millis(20), 6)), ..AttemptPlan::ONE };
-    let mut machine = machine_of(12, plan, |o| o.retry.burst = 99);
-    assert_eq!(calls(&fetch(&mut machine, 0, &[("a", 1)])).len(), 6);
-    assert_eq!(calls(&wake(&mut machine, 20)).len(), 2);
-}
-
-#[test]
-fn timeout_cancels_every_attempt_of_a_fetch_and_delivers_once() {
-    let mut machine = machine_of(2, two_at_once, |_| ());
-    let attempts = two_calls(&fetch(&mut machine, 0, &[("a", 1)]));
-    let actions = wake(&mut machine, 100);
-    assert_eq!(cancelled(&actions, CancelReason::Timeout), attempts);
-    assert_eq!(error(&actions), FetchError::Timeout { timeout: TIMEOUT });
-    assert_empty(&machine);
-}
-
-#[test]
-fn attempt_queued_at_a_replica_that_goes_down_is_dropped_while_another_is_live() {
-    let mut machine = machine_of(2, two_at_once, |o| {
-        o.in_flight_calls_max = 1;
-        o.probe.failures_max = 1;
+fn fetch_takes_the_free_tokens_and_waits_for_the_others() {
+    let mut machine = machine(3, |o| {
+        o.copies = CopiesChoice::Fixed { factor: 2 };
+        o.balance = BalanceChoice::Tokens { lookups: 0, age: Duration::ZERO };
+        (o.in_flight_calls_max, o.queued_calls_max) = (1, 9);
     });
-    let busy = occupy_both(&mut machine, two_at_once);
-    assert_eq!(fetch(&mut machine, 1, &[("c", 3)]), []);
-    let actions = reply(&mut machine, 2, busy[0], failed(FailureKind::Malformed));
-    assert_eq!(deliveries(&actions).len(), 1, "only the key of the failed call has ended");
-    assert_eq!(machine.stats().calls, 2);
-    let (rest, _) = call(&reply(&mut machine, 3, busy[1], Reply::Ok(vec![None])));
-    let actions = reply(&mut machine, 4, rest, Reply::Ok(vec![Some(7)]));
-    assert_eq!(deliveries(&actions), [("c", Ok(Some(7)), true, vec![3])]);
-    assert_empty(&machine);
-}
-
-#[test]
-fn call_carries_the_earliest_deadline_of_its_waiters_when_it_starts() {
-    let mut machine = machine(1, |o| o.in_flight_calls_max = 1);
-    let (busy, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
-    let due = |ms| Demand { deadline: Some(at(ms)), best_effort: true, ..Demand::default() };
-    for (demand, waiter) in [(due(90), 1), (due(50), 2), (due(70), 3)] {
-        machine.handle_fetch(at(1), &demand, [("b", waiter)], 0);
-    }
-    let actions = reply(&mut machine, 2, busy, Reply::Ok(vec![None]));
-    let demand = actions.iter().find_map(|action| match action {
-        Action::Call { demand, timeout, .. } => Some((*demand, *timeout)),
-        _ => None,
-    });
-    assert_eq!(demand, Some((due(50), Duration::from_millis(99))), "a deadline is no timeout");
+    assert!(machine.options.has_tokens());
+    let first = calls(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_eq!(first.len(), 2);
+    let second = calls(&fetch(&mut machine, 0, &[("b", 1)]));
+    assert_eq!((second.len(), machine.stats().calls_for_any_replica), (1, 1));
+    // A token that is free again goes to the attempt that waits, at another replica.
+    let next = calls(&reply(&mut machine, 1, first[0].0, Reply::Ok(vec![None])));
+    assert_eq!((&next[0].2[..], next[0].1), (&["b"][..], first[0].1));
+    assert_ne!(next[0].1, second[0].1);
 }

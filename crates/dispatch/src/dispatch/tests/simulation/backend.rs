@@ -8,14 +8,14 @@ use sherwood_model::{DeadlineClass, Demand, Instant, Percent, ReplicaId, Request
 
 use super::account::Account;
 use super::draws::Draws;
-use crate::fetch::{Attempt, AttemptState, Later};
+use crate::fetch::{AttemptState, Later};
 use crate::rules::names::AnyReplication;
 use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CallEnd, Completion, CopyTerms, Replication as _};
 use crate::slab::Id;
 use crate::{
-    Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, ConnectionAction, ConnectionId, CopiesChoice,
-    Dispatch, ExtraOrder, Failure, FailureKind, FetchError, LeaseId, Options, OverRate, ProbeOptions,
-    QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
+    Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, ConnectionId, CopiesChoice, Dispatch,
+    ExtraOrder, Failure, FailureKind, FetchError, LeaseId, Options, OverRate, ProbeOptions, QueueChoice,
+    QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -91,9 +91,9 @@ pub(super) struct Backend {
     active: BTreeMap<AttemptId, ReplicaId>,
     account: Account,
     /// Connections that have not ended, with the calls of those that wait for an answer.
-    connections: BTreeMap<ConnectionId, Option<u64>>,
+    pub(super) connections: BTreeMap<ConnectionId, Option<u64>>,
     /// Calls over connections that have not ended.
-    leased: BTreeMap<LeaseId, ConnectionId>,
+    pub(super) leased: BTreeMap<LeaseId, ConnectionId>,
     /// Percentage of the fetches that come with a connection, depend on a write or belong to a
     /// request.
     with_hooks: u64,
@@ -295,28 +295,6 @@ impl Backend {
         }
     }
 
-    /// Opens a connection and asks for a call, and plans that its client closes it never, once or
-    /// twice. With an open connection, the call may be asked for there.
-    fn connect(&mut self, now: Instant, demand: &Demand, draws: &mut Draws) -> Vec<(Duration, Echo)> {
-        let timeout = self.options.timeout;
-        let down_before = self.down();
-        let mut echoes = Vec::new();
-        let again = draws.chance(50).then(|| self.connections.keys().next_back().copied()).flatten();
-        let connection = match again {
-            Some(connection) => Ok(connection),
-            None => self.dispatch.connect(now, demand, draws.up_to(timeout), draws.next()),
-        };
-        if let Ok(connection) = connection {
-            let call = draws.next();
-            self.connections.insert(connection, Some(call));
-            self.dispatch.ask(now, connection, call);
-            let ends = draws.within(0..=2);
-            echoes.extend((0..ends).map(|_| (draws.up_to(timeout), Echo::Disconnect(connection))));
-        }
-        echoes.extend(self.follow(now, &down_before, draws));
-        echoes
-    }
-
     /// Returns how many waiters were refused because of their tenants' rates.
     pub(super) fn refused_by_rates(&self) -> u64 {
         let refused = |tenant| self.dispatch.tenant_reads(TenantId(tenant)).map_or(0, |reads| reads.refused);
@@ -352,52 +330,9 @@ impl Backend {
                 }
                 self.follow(now, &down_before, draws)
             }
-            Echo::EndCall(lease, is_answer) => {
-                let down_before = self.down();
-                let connection = self.leased.remove(&lease).expect("a call ends once");
-                if self.dispatch.end_call(now, lease, is_answer) {
-                    let call = self.connections.get_mut(&connection).and_then(Option::take);
-                    assert!(is_answer && call.is_some(), "a client gets an answer that it waits for");
-                }
-                self.follow(now, &down_before, draws)
-            }
-            Echo::Disconnect(connection) => {
-                let down_before = self.down();
-                self.dispatch.disconnect(now, connection);
-                // It may have expired at this very time.
-                let mut echoes = self.follow_connections(draws);
-                self.connections.remove(&connection);
-                echoes.extend(self.follow(now, &down_before, draws));
-                echoes
-            }
+            Echo::EndCall(lease, is_answer) => self.end_call(now, lease, is_answer, draws),
+            Echo::Disconnect(connection) => self.disconnect(now, connection, draws),
         }
-    }
-
-    /// Records and checks the dispatcher's steps for connections.
-    fn follow_connections(&mut self, draws: &mut Draws) -> Vec<(Duration, Echo)> {
-        let mut echoes = Vec::new();
-        while let Some(action) = self.dispatch.poll_connection() {
-            match action {
-                ConnectionAction::Call { connection, lease, replica, call } => {
-                    // The client may have closed the connection.
-                    if let Some(open) = self.connections.get(&connection) {
-                        assert_eq!(*open, Some(call), "a call of {connection:?} starts at {replica:?}");
-                        let before = self.leased.insert(lease, connection);
-                        assert_eq!(before, None, "a slot serves one call at a time");
-                        let end = Echo::EndCall(lease, draws.chance(80));
-                        echoes.push((draws.up_to(self.options.timeout), end));
-                    }
-                }
-                ConnectionAction::Fail { connection, call } => {
-                    let open = self.connections.get_mut(&connection).and_then(Option::take);
-                    assert_eq!(open, Some(call), "a call fails once, and has no answer");
-                }
-                ConnectionAction::End { connection, .. } => {
-                    assert!(self.connections.remove(&connection).is_some(), "a connection ends once");
-                }
-            }
-        }
-        echoes
     }
 
     /// Passes an input to the dispatcher and [follows](Self::follow) it.
@@ -413,14 +348,19 @@ impl Backend {
     }
 
     /// Returns for each replica whether it is down.
-    fn down(&self) -> Vec<bool> {
+    pub(super) fn down(&self) -> Vec<bool> {
         self.dispatch.stats().replicas.iter().map(|replica| !replica.up).collect()
     }
 
     /// Carries out the actions after an input and checks the invariants. The replicas in
     /// `down_before` were down before the input. A call may go to a replica that the same input
     /// then took down.
-    fn follow(&mut self, now: Instant, down_before: &[bool], draws: &mut Draws) -> Vec<(Duration, Echo)> {
+    pub(super) fn follow(
+        &mut self,
+        now: Instant,
+        down_before: &[bool],
+        draws: &mut Draws,
+    ) -> Vec<(Duration, Echo)> {
         let down = self.down();
         let mut echoes = Vec::new();
         while let Some(action) = self.dispatch.poll_action() {
@@ -554,9 +494,7 @@ impl Backend {
         assert!(stats.joinable_keys <= stats.keys && stats.keys <= stats.waiters as usize);
         self.check_attempts();
         self.check_tier(now);
-        assert_eq!(self.dispatch.connections.len(), self.connections.len());
-        let leases = self.leases().count();
-        assert!(leases <= queued_calls_max as usize && stats.leases as usize == leases);
+        self.check_connections();
         assert!(!self.healthy || stats.replicas.iter().all(|replica| replica.downs == 0));
         for replica in &stats.replicas {
             assert!(replica.in_flight_calls <= in_flight_calls_max);
@@ -580,21 +518,6 @@ impl Backend {
             self.dispatch.next_timeout().is_none_or(|due| due > now),
             "a wake-up is due but was not served"
         );
-    }
-
-    /// Returns the attempts that wait for a slot for a connection, or hold one.
-    fn leases(&self) -> impl Iterator<Item = Id> {
-        self.connections.keys().flat_map(|connection| self.dispatch.leases(*connection))
-    }
-
-    /// Returns the attempts that hold a slot for a connection, with their replicas.
-    fn held(&self) -> impl Iterator<Item = (AttemptId, Option<ReplicaId>)> {
-        let attempts = &self.dispatch.attempts;
-        self.leases().filter_map(|attempt| {
-            let Attempt { state, replica, .. } =
-                attempts.get(attempt).expect("a lease waits or holds a slot");
-            (*state != AttemptState::Queued).then_some((AttemptId(attempt), *replica))
-        })
     }
 
     /// Checks that every attempt is queued or called, at a replica of its own among the attempts of
@@ -638,7 +561,8 @@ impl Backend {
             let may_answer = || replicas.iter().filter(|replica| fetch.may_wait_for(replica, replicas.len()));
             assert!(may_answer().next().is_some(), "an attempt waits in vain");
             let live = || fetch.live.iter().filter_map(|id| attempts.get(*id));
-            let leased = fetch.lease.iter().flat_map(|lease| self.dispatch.leases_of(lease.connection));
+            let leased =
+                fetch.lease.iter().flat_map(|lease| self.dispatch.leases(ConnectionId(lease.connection)));
             let leased: Vec<_> = leased.filter_map(|id| attempts.get(id)?.replica).collect();
             let is_taken = |id| leased.contains(&id) || live().any(|attempt| attempt.replica == Some(id));
             let busy = fetch.demand.request.map_or(&[][..], |one| tier.requests.replicas(now, one));

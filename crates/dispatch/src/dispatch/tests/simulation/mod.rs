@@ -8,6 +8,7 @@
 
 mod account;
 mod backend;
+mod connections;
 mod draws;
 mod world;
 
