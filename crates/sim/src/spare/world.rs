@@ -86,7 +86,7 @@ pub(crate) enum Sender {
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// The only node.
-pub(super) const NODE: u16 = 0;
+const NODE: u16 = 0;
 /// Bytes of each answer, which nothing depends on.
 const BYTES: u32 = 1;
 
@@ -169,11 +169,8 @@ impl World {
     /// Returns the results of the run so far.
     #[must_use]
     pub fn results(&self) -> Results {
-        self.family.recorder.results(
-            &self.family.setup,
-            self.family.copies_found.unwrap_or_default(),
-            self.now >= self.end,
-        )
+        let Spare { recorder, setup, copies_found, .. } = &self.family;
+        recorder.results(setup, copies_found.unwrap_or_default(), self.now >= self.end)
     }
 
     /// Sends a request for the next page.

@@ -32,7 +32,7 @@ impl World {
     }
 
     /// Returns the simulation with a certain number of copies in each tier.
-    pub(in crate::spare) fn with(setup: &Setup, copies: Option<Copies>) -> Result<Self, SetupError> {
+    pub(super) fn with(setup: &Setup, copies: Option<Copies>) -> Result<Self, SetupError> {
         let mut world = world(setup, copies)?;
         world.schedule_page();
         world.schedule_neighbours();
