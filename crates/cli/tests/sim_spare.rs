@@ -16,6 +16,14 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.get_output().stdout.clone()).unwrap()
 }
 
+/// Runs a command that keeps its runs in a directory, without those of others, and returns what it
+/// prints.
+fn kept(command: &str, policies: &str, flags: &[&str]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = sim(command, flags);
+    output(command.args(["--policies", policies, "--results", directory.path().to_str().unwrap()]))
+}
+
 #[test]
 fn spare_runs_with_equal_seeds_print_equal_json_with_the_promised_fields() {
     let document = |seed: &str| {
@@ -52,10 +60,8 @@ fn spare_run_prints_text_and_writes_a_series() {
 fn comparison_of_spare_scenarios_has_a_line_for_each_policy_and_value() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("page.html");
-    let flags = ["--scenario", "spare-solr,spare-mediawiki", "--set", "pattern=1,2", "--json"];
-    let mut command = sim("compare", &flags);
-    command.args(["--policies", "none,quiet", "--results", directory.path().to_str().unwrap()]);
-    let text = output(command.args(["--report", page.to_str().unwrap()]));
+    let flags = ["--scenario", "spare-solr,spare-mediawiki", "--set", "pattern=1,2", "--json", "--report"];
+    let text = kept("compare", "none,quiet", &[&flags[..], &[page.to_str().unwrap()]].concat());
     let document: Value = serde_json::from_str(&text).unwrap();
     let summary = document["summary"].as_array().unwrap();
     assert_eq!((summary.len(), document["runs"].as_array().unwrap().len()), (8, 8));
@@ -67,14 +73,8 @@ fn comparison_of_spare_scenarios_has_a_line_for_each_policy_and_value() {
 fn comparison_of_searched_copies_has_a_table_of_them_and_figures() {
     let directory = tempfile::tempdir().unwrap();
     let page = directory.path().join("page.html");
-    let mut command = sim("compare", &["--scenario", "spare-solr", "--set", "window=10"]);
-    command.args([
-        "--policies",
-        "none,spare-tad,exhaustive",
-        "--results",
-        directory.path().to_str().unwrap(),
-    ]);
-    let text = output(command.args(["--report", page.to_str().unwrap()]));
+    let flags = ["--scenario", "spare-solr", "--set", "window=10", "--report", page.to_str().unwrap()];
+    let text = kept("compare", "none,spare-tad,exhaustive", &flags);
     let found = text.split("copies found").nth(1).expect("a table of the copies");
     assert!(found.contains("spare-tad") && found.contains("exhaustive") && !found.contains("none"), "{text}");
     let page = std::fs::read_to_string(page).unwrap();
@@ -85,11 +85,8 @@ fn comparison_of_searched_copies_has_a_table_of_them_and_figures() {
 
 #[test]
 fn copies_of_both_tiers_are_one_value_of_a_comparison() {
-    let directory = tempfile::tempdir().unwrap();
     let flags = ["--scenario", "spare-solr", "--set", "r=1,2", "--set", "lookups=1,0", "--json"];
-    let mut command = sim("compare", &flags);
-    command.args(["--policies", "spare-tad", "--results", directory.path().to_str().unwrap()]);
-    let document: Value = serde_json::from_str(&output(&mut command)).unwrap();
+    let document: Value = serde_json::from_str(&kept("compare", "spare-tad", &flags)).unwrap();
     let runs = document["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 2);
     assert!(runs.iter().all(|run| run["factors"] == serde_json::json!([1, 2])), "{runs:?}");
@@ -97,11 +94,8 @@ fn copies_of_both_tiers_are_one_value_of_a_comparison() {
 
 #[test]
 fn frontier_of_a_spare_scenario_is_the_highest_rate_within_the_bound() {
-    let directory = tempfile::tempdir().unwrap();
     let flags = ["--scenario", "spare-solr", "--seeds", "1", "--p99-over-quiet", "1.5", "--json"];
-    let mut command = sim("frontier", &flags);
-    command.args(["--policies", "none,quiet", "--results", directory.path().to_str().unwrap()]);
-    let found: Value = serde_json::from_str(&output(&mut command)).unwrap();
+    let found: Value = serde_json::from_str(&kept("frontier", "none,quiet", &flags)).unwrap();
     let rate = |index: usize| found[index]["rate"].as_f64();
     assert_eq!(
         (rate(0), &found[1]["policy"]),
