@@ -126,6 +126,7 @@ fn invalid_use_of_spare_scenarios_is_refused_with_the_remedy() {
         ("frontier", &["--set", "rate=5"], "frontier looks for the rate by itself"),
         ("frontier", &["--missed", "0.1"], "scenarios of sPARE have --p99-over-quiet"),
         ("frontier", &["--p99-over-quiet", "0.5"], "the accepted range is 1 to 1000"),
+        ("frontier", &["--set", "seconds=0+0.001"], "no page of quiet ends in the run"),
         ("compare", &["--plots", "plots"], "there are none of sPARE; use --report"),
     ] {
         let output = sim(command, &solr).args(flags).assert().code(2);

@@ -39,10 +39,16 @@ pub(in crate::sim) fn frontier(
     let runs = Varied::of(application, batch)?;
     let default = Setup::new(application.scenario(), QUIET, 1).knobs.rate;
     let bound_ms = over_quiet * p99_ms(&runs, QUIET, default)?;
+    if bound_ms.is_infinite() {
+        return Err(Failure::usage(format!(
+            "no page of {QUIET} ends in the run, so that there is no latency to compare with: lengthen it with \
+             --set seconds=WARM+MEASURED"
+        )));
+    }
     let timeout_ms = spare::TIMEOUT.as_secs_f64() * 1e3;
     if bound_ms >= timeout_ms {
         return Err(Failure::usage(format!(
-            "--p99-over-quiet {over_quiet}: that is {bound_ms:.0} ms, and pages end at {timeout_ms:.0} ms; give less, or longer runs"
+            "--p99-over-quiet {over_quiet}: that is {bound_ms:.0} ms, and pages end at {timeout_ms:.0} ms; give less"
         )));
     }
     let find = |policy: &String| {

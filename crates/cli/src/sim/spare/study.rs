@@ -121,7 +121,7 @@ fn text(results: &Results) -> String {
          latency    number   mean ms    P95 ms    P99 ms\n\
          pages   {:>9} {:>9.1} {:>9.1} {:>9.1}\n\
          queries {:>9} {:>9.2} {:>9.2} {:>9.2}\n\n\
-         {pages} copies of a page and {queries} of a query after {} tries, {:.1}% extra load, {} pages timed out\n",
+         copies of a page {pages}, of a query {queries}, after {} tries; {:.1}% extra load; {} pages timed out\n",
         results.scenario,
         results.policy,
         results.seed,
