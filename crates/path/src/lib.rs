@@ -66,6 +66,7 @@ mod answer;
 mod backend;
 mod fences;
 mod freshness;
+mod peers;
 mod query;
 mod request;
 mod revalidation;
@@ -77,6 +78,7 @@ pub use backend::{
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
+pub use peers::{SharedTerms, SharedValues, WithoutBus};
 pub use query::{Query, QueryFetch, Slot, classify};
 pub use request::Request;
 pub use sherwood_model::DemandCounts;
