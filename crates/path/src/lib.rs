@@ -78,7 +78,10 @@ pub use backend::{
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
-pub use peers::{SharedTerms, SharedValues, WithoutBus};
+pub use peers::{
+    Announced, Beat, Changes, PeerAction, PeerBeat, PeerMessage, PeerOptions, PeerReport, PeerStanding,
+    Peers, SharedTerms, SharedValues, WithoutBus,
+};
 pub use query::{Query, QueryFetch, Slot, classify};
 pub use request::Request;
 pub use sherwood_model::DemandCounts;

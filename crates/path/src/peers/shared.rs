@@ -15,7 +15,7 @@ const CLOCK_MARGIN: u32 = 100;
 
 /// The cached values of a backend that several nodes cache, and how long they may be trusted.
 ///
-/// Its owner sets until when this node has received all changes of its peers. Up to
+/// [`Peers`](super::Peers) sets until when this node has received all changes of its peers. Up to
 /// [`SharedTerms::stale`] after that time, all cached values are fresh. Later, a value is fresh for
 /// as long after the start of its fetch, and stale afterwards. It is fresh again once the changes
 /// that were missing have been received.
@@ -37,7 +37,7 @@ pub struct SharedValues {
 
 impl SharedValues {
     /// Creates the record of a backend without cached values. Writes are refused until
-    /// they are permitted.
+    /// [`Peers`](super::Peers) permit them.
     #[must_use]
     pub fn new(terms: SharedTerms, hash: SeededState) -> Self {
         let span = terms.stale - terms.stale / CLOCK_MARGIN;
@@ -111,7 +111,7 @@ impl SharedValues {
 
     /// Sets the time until which all changes of all peers were received, and the time from which
     /// writes may be acknowledged.
-    pub fn set(&self, complete_until: Instant, writes_from: Instant) {
+    pub(super) fn set(&self, complete_until: Instant, writes_from: Instant) {
         self.complete_until.store(complete_until.as_nanos(), Relaxed);
         self.writes_from.store(writes_from.as_nanos(), Relaxed);
     }
