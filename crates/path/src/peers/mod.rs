@@ -414,3 +414,5 @@ impl<C> PeerMessage<C> {
     }
 }
 
+#[cfg(test)]
+mod tests;
