@@ -51,6 +51,8 @@ pub enum Action<K, V, W> {
         /// The most urgent demand (deadline, class) of those who waited for the keys that were
         /// fetched together.
         demand: Demand,
+        /// The time at which the key was asked for. The value may have been read at any time since.
+        asked_at: Instant,
         /// The waiters of the key.
         waiters: Waiters<W>,
     },

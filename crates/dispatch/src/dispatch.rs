@@ -115,10 +115,11 @@ use sherwood_model::Percent;
 /// dispatch.handle_reply(now, attempt, Reply::Ok(vec![Some(10), None]));
 /// let mut waiters = Waiters::new(1);
 /// waiters.push(3);
-/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), is_current: true, demand, waiters };
+/// let asked_at = now;
+/// let a = Action::Deliver { key: "a", result: Ok(Some(10)), is_current: true, demand, asked_at, waiters };
 /// assert_eq!(dispatch.poll_action(), Some(a));
 /// let waiters = Waiters::new(2);
-/// let b = Action::Deliver { key: "b", result: Ok(None), is_current: true, demand, waiters };
+/// let b = Action::Deliver { key: "b", result: Ok(None), is_current: true, demand, asked_at, waiters };
 /// assert_eq!(dispatch.poll_action(), Some(b));
 /// assert_eq!(dispatch.next_timeout(), None);
 /// # Ok::<(), sherwood_dispatch::OptionsError>(())
@@ -177,6 +178,8 @@ pub struct NewDelivery<'a, K, V> {
     pub is_current: bool,
     /// The most urgent demand of the waiters for the keys that were fetched together.
     pub demand: &'a Demand,
+    /// The time at which the key was asked for.
+    pub asked_at: Instant,
     /// Number of waiters, of which all but the first joined the fetch.
     pub waiters: usize,
 }
@@ -500,8 +503,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// a cache can be filled by the input itself, before another input invalidates a key.
     pub fn each_new_delivery(&mut self, mut see: impl FnMut(NewDelivery<'_, K, V>)) {
         for action in self.actions.range(self.shown..) {
-            if let Action::Deliver { key, result, is_current, demand, waiters } = action {
-                see(NewDelivery { key, result, is_current: *is_current, demand, waiters: waiters.len() });
+            if let Action::Deliver { key, result, is_current, demand, asked_at, waiters } = action {
+                let (is_current, asked_at, waiters) = (*is_current, *asked_at, waiters.len());
+                see(NewDelivery { key, result, is_current, demand, asked_at, waiters });
             }
         }
         self.shown = self.actions.len();
@@ -618,8 +622,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.counters.refused += 1;
         self.counters.over_rate += u64::from(matches!(error, FetchError::OverRate(_)));
         let result = Err(error);
-        let (demand, waiters) = (*demand, Waiters::new(waiter));
-        self.actions.push_back(Action::Deliver { key, result, is_current: false, demand, waiters });
+        let (demand, asked_at, waiters) = (*demand, Instant::ZERO, Waiters::new(waiter));
+        self.actions.push_back(Action::Deliver { key, result, is_current: false, demand, asked_at, waiters });
     }
 
     /// Reports to the ramp a call for keys that were asked for at `asked_at`, and the number of its
@@ -634,7 +638,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// already.
     fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) -> bool {
         let Some(Key { key, fetch, waiters, fresh }) = self.keys.remove(id) else { return false };
-        let demand = self.fetches.get(fetch).expect(STORED).demand;
+        let Fetch { demand, asked_at, .. } = *self.fetches.get(fetch).expect(STORED);
         if result.is_err() {
             self.probes.note_failed(&key);
         }
@@ -669,7 +673,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             }
         }
         let is_current = fresh && result.is_ok();
-        self.actions.push_back(Action::Deliver { key, result, is_current, demand, waiters });
+        self.actions.push_back(Action::Deliver { key, result, is_current, demand, asked_at, waiters });
         true
     }
 

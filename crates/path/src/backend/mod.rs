@@ -402,7 +402,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
             Fetching::Cancel { attempt, replica, reason } => Action::Cancel { attempt, replica, reason },
             Fetching::Probe { replica, key, timeout } => Action::Probe { replica, key, timeout },
-            Fetching::Deliver { key, result, is_current: _, demand: _, waiters } => {
+            Fetching::Deliver { key, result, is_current: _, demand: _, asked_at: _, waiters } => {
                 Action::Deliver { key, result, waiters }
             }
         })
