@@ -123,10 +123,22 @@ pub enum WriteRefused {
     /// sent.
     #[error("an earlier write of the key may still land within {0:?}; nothing was sent, write again then")]
     NoTurn(Duration),
+    /// Other nodes cache the backend's values, and do not know this process yet, so that they would
+    /// miss the write. None if they will not know it before their configuration names this node.
+    #[error("the other nodes of the cluster do not know this process yet and would serve older values; nothing was sent, write again {}", when(.0))]
+    Unknown(Option<Duration>),
     /// The rate at which the tenant may write to the backend is used, and the wait would be too
     /// long.
     #[error("nothing was sent because of the tenant's rate of writes to the backend: {0}")]
     OverRate(TenantRefusal),
+}
+
+/// Returns when a write is possible, for an error.
+fn when(after: &Option<Duration>) -> String {
+    match after {
+        Some(after) => format!("in {after:?}"),
+        None => "when the `nodes` of each of them name this node".to_owned(),
+    }
 }
 
 /// The keys of one backend that are being written or fenced.
@@ -354,8 +366,14 @@ impl<K: Clone + Eq + Hash> Fences<K> {
     /// Fences a key that was changed by other means, at the store or in the cache. The values of
     /// running writes are not kept, nor those fetched until `settle` has passed.
     pub(crate) fn fence(&mut self, now: Instant, key: &K) {
+        self.fence_unsettled(now, key, now);
+    }
+
+    /// Fences a key as [`fence`](Self::fence) does, whose value at the store may still change until
+    /// `unsettled`.
+    pub(crate) fn fence_unsettled(&mut self, now: Instant, key: &K, unsettled: Instant) {
         self.contend(key);
-        let fence = self.settling(now);
+        let fence = self.settling(unsettled);
         self.extend(key, fence, now);
     }
 

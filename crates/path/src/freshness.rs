@@ -143,10 +143,11 @@ impl Rules {
     }
 
     /// Stores a fetched value, or the absence of one, and returns true if something was stored. A
-    /// fresh item in the cache is kept, since it is newer than the fetch. A stale item is replaced,
-    /// and so is one marked [outdated](OUTDATED): fetches from before the mark may not fill, so
-    /// that this value is newer. If there is nothing to store, the stale or outdated item is
-    /// removed, so that it is not served any longer.
+    /// fresh item in the cache is kept, since it is newer than the fetch, unless the fetch
+    /// `replaces` it: values of a shared backend may be older. A stale item is replaced, and so is
+    /// one marked [outdated](OUTDATED): fetches from before the mark may not fill, so that this
+    /// value is newer. If there is nothing to store, the item that would be replaced is removed, so
+    /// that it is not served any longer.
     ///
     /// Call it once for each delivered key, before the dispatcher's lock is released, with an
     /// `access` that sees neither stale nor absent items.
@@ -161,6 +162,7 @@ impl Rules {
         key: &[u8],
         fetched: Option<Fetched<'_>>,
         access: &Access,
+        replaces: bool,
     ) -> Result<bool, Refused> {
         let item = self.item(key, fetched, access.now);
         let added = item.map_or(Ok(false), |item| cache.add(partition, key, item, access));
@@ -168,7 +170,7 @@ impl Rules {
             return added;
         }
         let replaced = cache.update(partition, key, access, |there| match (there, item) {
-            (Some(there), _) if !there.marks.contains(OUTDATED) => (Change::Keep, false),
+            (Some(there), _) if !replaces && !there.marks.contains(OUTDATED) => (Change::Keep, false),
             (Some(_), Some(item)) if added.is_ok() => (Change::Store(item), true),
             _ => (Change::Remove, false),
         })?;

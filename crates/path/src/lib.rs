@@ -40,7 +40,7 @@
 //! let mut backend = Backend::new(options, arrived, SeededState::new(2))?;
 //!
 //! let (keys, demand) = (vec!["p:1"], Demand::default());
-//! let query = Query { backend: id, partition, keys, demand, timeout, staleness };
+//! let query = Query { backend: id, partition, keys, demand, timeout, staleness, shared: None };
 //! let mut request: Request<&str, u32> = Request::start(arrived, vec![query]);
 //! for fetch in request.look_up(&cache, &Access::at(arrived), |_, _, item| item.value.len() as u32) {
 //!     let keys = fetch.keys.into_iter().map(|(key, slot)| (FetchKey { partition, key }, slot));
@@ -79,8 +79,8 @@ pub use backend::{
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use peers::{
-    Announced, Beat, Changes, PeerAction, PeerBeat, PeerMessage, PeerOptions, PeerReport, PeerStanding,
-    Peers, SharedTerms, SharedValues, WithoutBus,
+    Announced, Beat, ChangedKeys, Changes, PeerAction, PeerBeat, PeerMessage, PeerOptions, PeerReport,
+    PeerStanding, Peers, SharedChange, SharedTerms, SharedValues, WithoutBus,
 };
 pub use query::{Query, QueryFetch, Slot, classify};
 pub use request::Request;

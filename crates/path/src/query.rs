@@ -1,14 +1,15 @@
 //! Queries of a request, and the fetches they need.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_cache::Cache;
 use sherwood_model::{BackendId, Demand, Instant, PartitionId};
 
-use crate::Staleness;
+use crate::{SharedValues, Staleness};
 
 /// The keys a request wants from one backend.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Query<K> {
     /// The backend that the keys are fetched from.
     pub backend: BackendId,
@@ -23,6 +24,8 @@ pub struct Query<K> {
     pub timeout: Duration,
     /// The stale values that the query accepts.
     pub staleness: Staleness,
+    /// Trust in the cached values; none if no other node caches the backend's.
+    pub shared: Option<Arc<SharedValues>>,
 }
 
 /// A fetch that one query needs, for its backend's dispatcher.

@@ -359,16 +359,22 @@ impl<K: AsRef<[u8]> + Clone, V: Clone> Request<K, V> {
         let Self { queries, keys: states, kept, .. } = self;
         let QueryState { query, first_key, .. } = &queries[index];
         let (now, access) = (access.now, &seeing(access, query));
-        let Query { partition, keys, staleness, .. } = query;
+        let Query { partition, keys, staleness, shared, .. } = query;
+        let doubted = shared.as_ref().and_then(|shared| shared.doubted(now));
         let mut left = Left::default();
         cache.get_each(*partition, keys, access, |position, item| {
             let key = &keys[position];
             let missed = || Missed { begins: beginning(key.as_ref()), position: position as u32 };
             let asked = KeyState::Asked { query: index as u32, again: NO_MORE };
-            states.push(match item.map(|item| (item, stale_since(&item, now))) {
-                Some((Item { kind: ItemKind::Absent, .. }, _)) => KeyState::Ended(End::Absent),
+            let doubt = doubted.filter(|_| item.is_some());
+            let doubt = doubt.and_then(|shared| shared.stale_since(now, *partition, key.as_ref()));
+            let since = |item: &Item<'_>| stale_since(item, now).into_iter().chain(doubt).min();
+            states.push(match item.map(|item| (item, since(&item))) {
+                Some((Item { kind: ItemKind::Absent, .. }, _)) if doubt.is_none() => {
+                    KeyState::Ended(End::Absent)
+                }
                 Some((item, None)) => KeyState::Ended(End::Hit(read(*partition, key, item))),
-                Some((item, Some(since))) if staleness.takes_any() => {
+                Some((item, Some(since))) if staleness.takes_any() && item.kind != ItemKind::Absent => {
                     let value = read(*partition, key, item);
                     if staleness.serves_at_once(now - since) {
                         left.stale.push(missed());

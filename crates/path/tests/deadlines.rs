@@ -63,6 +63,7 @@ fn run(
         demand,
         timeout: Duration::from_secs(1),
         staleness: Staleness::default(),
+        shared: None,
     };
     let mut request = Request::<_, Vec<u8>>::start(at(100), vec![query]);
     let access = Access::at(at(101));

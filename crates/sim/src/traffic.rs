@@ -113,6 +113,7 @@ impl Traffic {
             demand: Demand { tenant, ..Demand::default() },
             timeout,
             staleness: Staleness::default(),
+            shared: None,
         };
         let (queries, bytes) = match &mut self.source {
             Source::Drawn(drawn) => {

@@ -6,7 +6,7 @@ use sherwood_dispatch::{AttemptId, CancelReason, FetchError, Waiters};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, TenantId};
 
 use super::key::FetchKey;
-use crate::{WriteId, WriteOutcome};
+use crate::{ChangedKeys, WriteId, WriteOutcome};
 
 /// An instruction to the driver. The driver may carry it out late: fills and removals have been
 /// made by then, by the input that caused them.
@@ -63,6 +63,11 @@ pub enum Action<K, V, W> {
     ///
     /// [`Backend::take_write`]: super::Backend::take_write
     StartWrite(WriteId),
+    /// Announce to the other nodes that a key has changed, or may still change: with
+    /// [`Peers::announce`], before the actions that follow.
+    ///
+    /// [`Peers::announce`]: crate::Peers::announce
+    Announce(ChangedKeys<K>),
     /// Tell the client how its write ended.
     EndWrite {
         /// The write that [`Backend::handle_write`] accepted. Its id is no longer valid.

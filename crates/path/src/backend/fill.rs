@@ -4,7 +4,7 @@ use sherwood_cache::{Access, AccessFlags, Cache, NewItem, Refused};
 use sherwood_model::{Demand, Instant, PartitionId};
 
 use super::key::FetchKey;
-use crate::{Fetched, Rules};
+use crate::{Fetched, Rules, SharedValues};
 
 /// The cache behind one backend's fills, and the form in which it keeps an answer.
 pub trait AnswerCache<V> {
@@ -56,9 +56,11 @@ pub(super) fn note_missed<K, V>(
     }
 }
 
-/// Stores a fetched answer in the cache as `rules` say.
+/// Stores a fetched answer in the cache as `rules` say. For a shared backend, `shared` has the time
+/// at which the fetch began.
 pub(super) fn fill<K: AsRef<[u8]>, V>(
     rules: &Rules,
+    shared: Option<(&SharedValues, Instant)>,
     access: &Access,
     cache: &impl AnswerCache<V>,
     FetchKey { partition, key }: &FetchKey<K>,
@@ -67,8 +69,12 @@ pub(super) fn fill<K: AsRef<[u8]>, V>(
     let (partition, key) = (*partition, key.as_ref());
     cache.note_fill(access.now, partition, key, value);
     let fetched = value.map(|value| cache.fetched(value));
-    if let Err(refused) = rules.fill(cache.cache(), partition, key, fetched, access) {
+    if let Err(refused) = rules.fill(cache.cache(), partition, key, fetched, access, shared.is_some()) {
         cache.note_refused(partition, key, &refused);
+    }
+    // Afterwards, or a look-up in between would take the older value for the new one.
+    if let Some((shared, began)) = shared {
+        shared.note_fetched(access.now, partition, key, began);
     }
 }
 

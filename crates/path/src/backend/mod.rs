@@ -16,6 +16,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use sherwood_cache::Access;
 use sherwood_dispatch::{
     AttemptId, CallOrigin, Dispatch, Figures, Holders, NewDelivery, OptionsError, ProbeOptions, Reply,
     RetryOptions, Stats,
@@ -323,6 +324,25 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.invalidate(now, which);
     }
 
+    /// Takes in that another node has changed a key of the store, or may still change it: the cache
+    /// drops the key, and nothing fetched or written before is cached.
+    pub fn handle_peer_change(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        key: &K,
+        is_unsettled: bool,
+    ) {
+        self.advance(now, cache);
+        self.check_due_next();
+        let landing = if is_unsettled { self.options.dispatch.timeout } else { Duration::ZERO };
+        self.fences.fence_unsettled(now, key, now + landing);
+        self.fence_fetches(key);
+        for &partition in &self.options.partitions {
+            cache.cache().remove(partition, key.as_ref(), &Access::at(now));
+        }
+    }
+
     /// Flushes a partition from the time `at` on, which may be now or later: nothing fetched before
     /// `at` fills it afterwards. A flush replaces one to come, as in the cache.
     ///
@@ -494,7 +514,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     fn keep_answers(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
         let Self { dispatch, fences, failed_keys, options, fills, demand: counts, .. } = self;
         let revalidates = !options.rules.stale_while_revalidate.is_zero();
-        dispatch.each_new_delivery(|NewDelivery { key, result, is_current, demand, waiters }| {
+        dispatch.each_new_delivery(|NewDelivery { key, result, is_current, demand, asked_at, waiters }| {
             let access = filling(now, demand);
             if let Ok(value) = result {
                 if let Some(counts) = counts.get_mut(demand.tenant.index()) {
@@ -505,7 +525,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 // key may have been fenced: a value read before a write could overwrite it.
                 if is_current && !fences.is_fenced(&key.key) {
                     fills.allowed += 1;
-                    fill(&options.rules, &access, cache, key, value.as_ref());
+                    let shared = options.shared_since(asked_at);
+                    fill(&options.rules, shared, &access, cache, key, value.as_ref());
                 } else {
                     fills.withheld += 1;
                     note_missed(cache, key, &access);

@@ -1,13 +1,14 @@
 //! Settings of one backend.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sherwood_dispatch::{Holders, Options};
-use sherwood_model::{PartitionId, ReplicaId};
+use sherwood_model::{Instant, PartitionId, ReplicaId};
 
 use super::rates::Units;
-use crate::Rules;
 use crate::fences::FenceOptions;
+use crate::{Rules, SharedValues};
 
 /// Default of [`BackendOptions::fenced_keys_max`]: with keys and tables some 6 MiB at most.
 const FENCED_KEYS_MAX: u32 = 16_384;
@@ -40,6 +41,9 @@ pub struct BackendOptions {
     /// Time after an acknowledged write, or another change of the store, during which a fetch may
     /// still return the value before it, as from a replica that lags.
     pub settle: Duration,
+    /// Trust in the cached values; none if no other node caches the backend's. A write is then
+    /// acknowledged when it ends, whatever [`acknowledge`](Self::acknowledge) says.
+    pub shared: Option<Arc<SharedValues>>,
     /// True if a read returns exactly the bytes that were written. If not, the cache drops a
     /// written key instead of keeping the written value.
     pub reads_as_written: bool,
@@ -132,6 +136,7 @@ impl BackendOptions {
             write_to: WriteTo::All,
             acknowledge: Acknowledge::All,
             settle: Duration::ZERO,
+            shared: None,
             reads_as_written: true,
             units: Units::default(),
             // Each write is a call of every replica it goes to, and the stores have bounds of their
@@ -157,6 +162,13 @@ impl BackendOptions {
     /// Returns true if the replicas may have different values of a key after a write.
     pub(super) fn replicas_may_lag(&self) -> bool {
         self.write_to == WriteTo::First && self.replicas > 1
+    }
+
+    /// Returns the trust in the cached values, and the time as of which a read is that began then: a
+    /// replica may lag. None if no other node caches the backend's values.
+    pub(super) fn shared_since(&self, began: Instant) -> Option<(&SharedValues, Instant)> {
+        let lag = if self.replicas_may_lag() { self.settle } else { Duration::ZERO };
+        Some((self.shared.as_deref()?, began - lag))
     }
 
     /// Returns the replicas that a write of a key is sent to.

@@ -10,7 +10,7 @@ use super::action::{Action, Change, Write, WriteOptions, WriteOrder};
 use super::fill::{AnswerCache, replace};
 use super::running::{RunningWrite, Stage};
 use crate::fences::{Begun, Ended};
-use crate::{WriteId, WriteOutcome, WriteRefused};
+use crate::{BackendOptions, ChangedKeys, WriteId, WriteOutcome, WriteRefused};
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Accepts a write, which ends with an [`Action::EndWrite`] within the backend's timeout.
@@ -26,6 +26,10 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         write: Write<K, V>,
     ) -> Result<WriteId, WriteRefused> {
         self.advance(now, cache);
+        if let Some(from) = self.options.shared.as_ref().and_then(|shared| shared.writes_from(now)) {
+            let after = (from < Instant::NEVER).then(|| from - now);
+            return Err(WriteRefused::Unknown(after));
+        }
         let (tenant, due) = (write.options.tenant, now + self.options.turn_timeout());
         if let Some(writes) = &mut self.tenant_writes {
             writes.check(now, tenant, due)?;
@@ -112,7 +116,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         *answer = Some(outcome);
         if running.answers.iter().all(|(_, answer)| answer.is_some()) {
             self.end_write(now, cache, id);
-        } else if outcome == WriteOutcome::Acknowledged {
+        } else if outcome == WriteOutcome::Acknowledged && self.options.shared.is_none() {
             self.acknowledge_early(now, cache, id, replica);
         }
     }
@@ -196,6 +200,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         {
             let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);
             replace(cache, partition, key.as_ref(), item, &Access::at(now));
+            note_written(&self.options, now, partition, key.as_ref(), now);
         }
         self.actions.push_back(Action::StartWrite(id));
     }
@@ -204,8 +209,18 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// fetches and the cache: nothing fetched before replaces the written value.
     pub(super) fn end_write(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId) {
         let Some(running) = self.writes.remove(&id) else { return };
-        let RunningWrite { write, due, stage, answers, unpaid, payer, is_throttled, is_acknowledged, .. } =
-            running;
+        let RunningWrite {
+            write,
+            begun,
+            due,
+            stage,
+            answers,
+            unpaid,
+            payer,
+            is_throttled,
+            is_acknowledged,
+            ..
+        } = running;
         if is_acknowledged {
             self.acknowledged.remove(&write.key);
         }
@@ -246,11 +261,20 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 {
                     let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);
                     replace(cache, partition, key.as_ref(), item, &access);
+                    note_written(&self.options, now, partition, key.as_ref(), begun);
                 }
                 Change::Put(_) | Change::Delete => {
                     cache.cache().remove(partition, key.as_ref(), &access);
                 }
             }
+        }
+        if self.options.shared.is_some() && sent {
+            let changed = match outcome {
+                WriteOutcome::Acknowledged => Some(ChangedKeys::Key(key)),
+                WriteOutcome::Unknown => Some(ChangedKeys::Unsettled(key)),
+                WriteOutcome::NotDone => None,
+            };
+            self.actions.extend(changed.map(Action::Announce));
         }
         self.actions.push_back(Action::EndWrite { write: id, outcome, sent });
         if let Some(next) = next {
@@ -268,4 +292,11 @@ fn keeps<V>(
     options: &WriteOptions,
 ) -> bool {
     options.admit || cache.cache().peek(partition, key, &Access::at(now), |_| ()).is_some()
+}
+
+/// Notes that the cache has a written value of a shared backend, whose write `began` then.
+fn note_written(options: &BackendOptions, now: Instant, partition: PartitionId, key: &[u8], began: Instant) {
+    if let Some(shared) = &options.shared {
+        shared.note_fetched(now, partition, key, began);
+    }
 }

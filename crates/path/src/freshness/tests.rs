@@ -68,7 +68,7 @@ fn jitter_spreads_lifetimes_over_its_whole_range() {
 fn fill_stores_as_the_rules_say_and_never_replaces_a_fresh_value() {
     let rules = Rules { negative_ttl: ms(50), keep_stale: ms(500), ..rules() };
     let cache = cache(&rules);
-    let fill = |key: &str, fetched, at| rules.fill(&cache, A, key.as_bytes(), fetched, &access(at));
+    let fill = |key: &str, fetched, at| rules.fill(&cache, A, key.as_bytes(), fetched, &access(at), false);
     let value = |key: &str, flags, at| {
         let access = Access { flags, ..access(at) };
         cache.peek(A, key.as_bytes(), &access, |item| match item.value {
@@ -98,7 +98,7 @@ fn fill_replaces_a_value_marked_outdated() {
     let declined = Fetched { good_for: Some(Duration::ZERO), ..fetched(b"two") };
     for (newer, kept) in [(Some(fetched(b"two")), true), (None, true), (Some(declined), false)] {
         let cache = cache(&rules);
-        let fill = |fetched, at| rules.fill(&cache, A, b"user:2", fetched, &access(at));
+        let fill = |fetched, at| rules.fill(&cache, A, b"user:2", fetched, &access(at), false);
         assert_eq!(fill(Some(fetched(b"one")), 0), Ok(true));
         let amend = |item: Option<Item<'_>>| {
             let expires = item.and_then(|item| item.expires);
@@ -116,7 +116,7 @@ fn answer_that_is_not_cached_removes_the_stale_value() {
     let rules = Rules { keep_stale: ms(500), ..rules() };
     for newer in [None, Some(Fetched { good_for: Some(Duration::ZERO), ..fetched(b"two") })] {
         let cache = cache(&rules);
-        let fill = |fetched, at| rules.fill(&cache, A, b"user:2", fetched, &access(at));
+        let fill = |fetched, at| rules.fill(&cache, A, b"user:2", fetched, &access(at), false);
         assert_eq!(fill(Some(fetched(b"one")), 0), Ok(true));
         assert_eq!(fill(newer, 50), Ok(false));
         assert_eq!(cache.usage(A).items, 1, "a fresh one stays");

@@ -8,6 +8,7 @@
 //! accounting. [`SharedValues`] applies it: cached values are trusted until
 //! [`SharedTerms::stale`] after the oldest such time of all peers.
 
+mod change;
 mod fetch_times;
 mod log;
 mod message;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
+pub use change::{ChangedKeys, SharedChange};
 pub use message::{Announced, Beat, Changes, PeerBeat, PeerMessage};
 pub use shared::SharedValues;
 pub use standing::PeerStanding;

@@ -49,6 +49,7 @@ fn start(cache: &Cache, now: u64, keys: &[&str], staleness: Staleness) -> (Asked
         demand: Demand::default(),
         timeout: TIMEOUT,
         staleness,
+        shared: None,
     };
     let mut request = Asked::start(at(now), vec![query]);
     let fetches = request.look_up(cache, &Access::at(at(now)), |_, _, item| match item.value {

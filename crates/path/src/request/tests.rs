@@ -41,6 +41,7 @@ fn query(backend: u16, keys: &[&'static str]) -> Query<&'static str> {
         demand: Demand::default(),
         timeout: TIMEOUT,
         staleness: Staleness::default(),
+        shared: None,
     }
 }
 

@@ -132,5 +132,6 @@ fn query(backend: At, tenant: u8, keys: Vec<Key>) -> Query<Key> {
         demand: demand(tenant),
         timeout: timeout(backend),
         staleness: Staleness::default(),
+        shared: None,
     }
 }

@@ -40,6 +40,7 @@ impl World {
                     WriteRefused::KeyFull { .. } => "write refused for its key",
                     WriteRefused::NoTurn(_) => "write refused for what may land",
                     WriteRefused::OverRate(_) => "write refused for its tenant's rate",
+                    WriteRefused::Unknown(_) => unreachable!("no other node caches the values"),
                 });
             }
         };

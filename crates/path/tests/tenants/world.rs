@@ -233,7 +233,10 @@ impl World {
                     let is_up = !self.is_out();
                     self.machine.handle_probe(self.now, &SizedCache(&self.cache), replica, is_up);
                 }
-                Action::Cancel { .. } | Action::StartWrite(_) | Action::EndWrite { .. } => {}
+                Action::Cancel { .. }
+                | Action::StartWrite(_)
+                | Action::Announce(_)
+                | Action::EndWrite { .. } => {}
             }
         }
     }

@@ -118,6 +118,7 @@ impl Family for MicroFuge {
             demand: Demand { tenant, deadline: Some(deadline), ..Demand::default() },
             timeout: TIMEOUT,
             staleness: Staleness::default(),
+            shared: None,
         };
         Ask { queries: vec![query], writes: Vec::new() }
     }

@@ -120,6 +120,7 @@ impl Family for Spare {
             demand: Demand { request: RequestId::new(page + 1), ..Demand::default() },
             timeout: TIMEOUT,
             staleness: Staleness::default(),
+            shared: None,
         };
         Ask { queries: vec![query], writes: Vec::new() }
     }

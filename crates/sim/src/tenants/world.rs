@@ -120,6 +120,7 @@ impl Family for Tenants {
                     demand: Demand { tenant, ..Demand::default() },
                     timeout: TIMEOUT,
                     staleness: Staleness::default(),
+                    shared: None,
                 }),
                 Operation::Set(rank) => ask.writes.push(AskedWrite {
                     backend,

@@ -86,7 +86,10 @@ impl Family for Tiers {
         let writes = if matches!(stage, Stage::Second(_)) { vec![write] } else { Vec::new() };
         let demand = Demand { tenant, deadline: Some(deadline), ..Demand::default() };
         let (timeout, staleness) = (1_000 * MS, Staleness::default());
-        Ask { queries: vec![Query { backend, partition, keys, demand, timeout, staleness }], writes }
+        Ask {
+            queries: vec![Query { backend, partition, keys, demand, timeout, staleness, shared: None }],
+            writes,
+        }
     }
 
     fn tenant(sender: &Sender) -> TenantId {

@@ -78,6 +78,7 @@ fn value_read_before_a_write_of_unknown_outcome_takes_effect_does_not_fill_the_c
         demand: Demand::default(),
         timeout: Duration::from_secs(1),
         staleness: Staleness::default(),
+        shared: None,
     };
     let advance = |world: &mut World, ms| world.advance(Instant::from_millis(ms)).expect("the books balance");
     let cached = |world: &World| {
