@@ -45,15 +45,16 @@ pub use meaning::{
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;
 pub use setup::{
-    AccessSetup, CollectorUrl, DEFAULT_SCHEDULER, DEFAULT_TENANT, DeadlineRule, ExportProtocol, InstanceKind,
-    InstanceSetup, InstancesSetup, NoCollectorUrl, NoSchedulerUrl, ReplicationSetup, ResourceSetup,
-    SchedulerSetup, SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions,
-    TenancySetup, TenantSetup, TermsError, TlsFiles, partition_name,
+    AccessSetup, BusCredentials, BusServer, BusSetup, ClusterSetup, CollectorUrl, DEFAULT_SCHEDULER,
+    DEFAULT_TENANT, DeadlineRule, ExportProtocol, InstanceKind, InstanceSetup, InstancesSetup, NoBusServer,
+    NoCollectorUrl, NoSchedulerUrl, ReplicationSetup, ResourceSetup, SchedulerSetup, SchedulerSource,
+    SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup, TenantSetup,
+    TermsError, TlsFiles, partition_name,
 };
 pub use sherwood_listener::{Io, Protocol};
 pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
-pub use sherwood_path::WriteTo;
+pub use sherwood_path::{SharedTerms, WithoutBus, WriteTo};
 pub use sherwood_store::{
     ComputeOptions, DynamoDbOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions,
     StoreOptions,

@@ -1,6 +1,7 @@
 //! Plain types that the configuration resolves to and that a node is built from.
 
 mod access;
+mod cluster;
 mod deadlines;
 mod instances;
 mod replication;
@@ -11,6 +12,7 @@ mod spans;
 mod tenants;
 
 pub use access::{AccessSetup, TlsFiles};
+pub use cluster::{BusCredentials, BusServer, BusSetup, ClusterSetup, NoBusServer};
 pub use deadlines::DeadlineRule;
 pub use instances::{InstanceKind, InstanceSetup, InstancesSetup};
 pub use replication::ReplicationSetup;
