@@ -11,6 +11,7 @@ use sherwood_policy::GuardOptions;
 use sherwood_listener::Address;
 
 use super::meaning::{Config, Listener, Partition};
+use super::setup::ClusterSetup;
 use sherwood_control::Pin;
 
 /// Values of a new configuration that a running node adopts. None and empty mean unchanged.
@@ -38,6 +39,8 @@ pub struct Changes {
     pub times: Vec<(BackendId, Times)>,
     /// `ttl`, `ttl_rules`, `ttl_jitter` and `negative_ttl` of backends.
     pub lifetimes: Vec<(BackendId, Rules)>,
+    /// `[cluster]` with other `nodes`, `weights` or `statistics`.
+    pub cluster: Option<ClusterSetup>,
     /// True if `users` of a tenant differ.
     pub users: bool,
     /// The listeners added and removed.
@@ -119,6 +122,7 @@ impl Changes {
             terms: terms.collect(),
             times: times.collect(),
             lifetimes: lifetimes.collect(),
+            cluster: new.cluster.clone().filter(|_| old.cluster != new.cluster),
             users: users(old) != users(new),
             listeners: ListenerChanges::between(&old.listeners, &new.listeners),
         })
@@ -135,6 +139,7 @@ impl Changes {
         add(self.slo.is_some(), "[slo]");
         add(!self.slos.is_empty(), "[[slo.class]], [[slo.tenant]]");
         add(self.between.is_some(), "[tenants] policy");
+        add(self.cluster.is_some(), "[cluster] nodes, weights and statistics");
         let pins = self.pins.iter().map(|(id, _)| &config.partitions[id.index()].name);
         names.extend(pins.map(|name| format!("min, max and dry_run of partition {name}")));
         let terms = self.terms.iter().map(|(id, ..)| &config.tenants[id.index()]);
@@ -232,6 +237,11 @@ fn adopt(old: &Config, new: &Config) -> Config {
             adopted.base_shares.clone_from(&new.base_shares);
         }
     }
+    if let (Some(adopted), Some(new)) = (&mut adopted.cluster, &new.cluster) {
+        adopted.nodes.clone_from(&new.nodes);
+        adopted.weights.clone_from(&new.weights);
+        adopted.statistics.clone_from(&new.statistics);
+    }
     if old.backends.len() == new.backends.len() {
         for (adopted, new) in adopted.backends.iter_mut().zip(&new.backends) {
             let Times { timeout, retry, probe } = Times::of(&new.dispatch);
@@ -258,6 +268,7 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
     compare(adopted.deadlines != new.deadlines, "[[deadline]]");
     compare(adopted.schedulers != new.schedulers, "[[scheduler]]");
     compare(adopted.control != new.control, "[control] other than policy, dry_run and guard");
+    compare(adopted.cluster != new.cluster, "[cluster] other than nodes, weights and statistics");
     compare(adopted.admin != new.admin || adopted.access != new.access, "[admin]");
     compare(adopted.otlp != new.otlp || adopted.spans != new.spans, "[otlp]");
     let order = |config: &Config| config.partitions.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
@@ -349,6 +360,21 @@ mod tests {
             Ok(vec!["[[slo.class]], [[slo.tenant]]".to_owned()])
         );
         assert!(classes(class("page", "90ms"), class("feed", "90ms")).is_err());
+        let nodes = |old: &str, new: &str| {
+            let bus = "bus.servers = [\"nats://127.0.0.1:4222\"]\n";
+            let of = |cluster: &str| config(&format!("[cluster]\nname = \"s\"\n{bus}{cluster}"));
+            let (old, new) = (of(old), of(new));
+            Changes::between(&old, &new).map(|changes| changes.names(&new))
+        };
+        let before = "node = \"a\"\nnodes = [\"a\", \"b\"]";
+        let adopted = Ok(vec!["[cluster] nodes, weights and statistics".to_owned()]);
+        assert_eq!(nodes(before, "node = \"a\"\nnodes = [\"a\"]"), adopted);
+        assert_eq!(nodes(before, &format!("{before}\nweights.b = 2")), adopted);
+        assert_eq!(nodes(before, &format!("{before}\nstatistics = [\"b\"]")), adopted);
+        assert_eq!(nodes(before, before), Ok(vec![]));
+        let other = nodes(before, &before.replace("node = \"a\"", "node = \"b\""));
+        let needs = Err(vec!["[cluster] other than nodes, weights and statistics".to_owned()]);
+        assert_eq!(other, needs);
         assert_eq!(
             changes(|text| text + "[[backend]]\nname = \"c\"\n").expect_err("needs a restart").len(),
             2

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use sherwood_cache::{DeadlineOptions, Eviction};
 use sherwood_model::{BackendId, Slo, TenantId};
-use sherwood_path::{Rules, WriteTo};
+use sherwood_path::{Rules, SharedTerms, WriteTo};
 use sherwood_store::StoreOptions;
 
 use super::setup::{
-    AccessSetup, DeadlineRule, InstanceSetup, ReplicationSetup, SchedulerSetup, SchedulerSource, SloSetup,
-    SpanExport, SpanRule, TenancySetup, TlsFiles,
+    AccessSetup, ClusterSetup, DeadlineRule, InstanceSetup, ReplicationSetup, SchedulerSetup,
+    SchedulerSource, SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles,
 };
 use sherwood_listener::{Address, Io, Protocol};
 
@@ -50,6 +50,8 @@ pub struct Config {
     pub control: Control,
     /// `[replication]`: the tiers whose copies are chosen; none without the table.
     pub replication: Option<ReplicationSetup>,
+    /// `[cluster]`: the node's place among others; none for a node alone.
+    pub cluster: Option<ClusterSetup>,
     /// Address of the admin API and the gateway; none when they are off.
     pub admin: Option<SocketAddr>,
     /// Address of OTLP over gRPC; none when it is off.
@@ -209,6 +211,9 @@ pub struct BackendConfig {
     pub freshness: Freshness,
     /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
+    /// `shared`: the terms on which the nodes of the cluster cache its values; none if each node
+    /// caches them on its own.
+    pub shared: Option<SharedTerms>,
     /// The stores, one per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
     /// The scheduler of each replica, whose tickets calls need; empty if they need none.

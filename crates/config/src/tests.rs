@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use serde::de::DeserializeOwned;
 
 use super::raw::{
-    RawAdmin, RawBackend, RawCliffhanger, RawControl, RawDeadline, RawDeadlineClasses, RawDispatch, RawFair,
-    RawFile, RawGuard, RawInstance, RawLama, RawListener, RawMemory, RawOtlp, RawPartition, RawProbe,
-    RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo, RawServer, RawServerTls, RawSlo, RawSnapshot,
-    RawSpanExport, RawStale, RawStore, RawTao, RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule,
-    RawWrites,
+    RawAdmin, RawBackend, RawBus, RawBusTls, RawCliffhanger, RawCluster, RawControl, RawDeadline,
+    RawDeadlineClasses, RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener,
+    RawMemory, RawOtlp, RawPartition, RawProbe, RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo,
+    RawServer, RawServerTls, RawShared, RawSlo, RawSnapshot, RawSpanExport, RawStale, RawStore, RawTao,
+    RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule, RawWrites,
 };
 
 mod example;

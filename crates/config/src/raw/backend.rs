@@ -42,6 +42,9 @@ pub(crate) struct RawBackend {
     pub(crate) stale: RawStale,
     /// [Writes](writes.md) to the replicas.
     pub(crate) writes: RawWrites,
+    /// Invalidation between the [nodes of a cluster](cluster.md); `shared = {}` takes all defaults.
+    #[schemars(extend("x-default" = "each node caches on its own"))]
+    pub(crate) shared: Key<RawShared>,
     /// Rules and [bounds](configuration.md#what-a-backends-dispatcher-may-hold) of its dispatcher.
     pub(crate) dispatch: RawDispatch,
     /// The [ramp](guard-rails.md#starting-cold) for a cold cache: a limit on the keys fetched at a
@@ -103,6 +106,19 @@ pub(crate) struct RawWrites {
     /// required where `"first"` has other replicas.
     #[schemars(extend("default" = "0s", "x-min" = "0s", "x-max" = "1h"))]
     pub(crate) settle: Key<Span>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawShared {
+    /// Time after an acknowledged write through any node within which every node stops answering
+    /// with older values; at least `timeout`.
+    #[schemars(extend("default" = "2s", "x-min" = "100ms", "x-max" = "10m"))]
+    pub(crate) stale: Key<Span>,
+    /// Use of values that a node cannot know to be current, such as those while the bus is down:
+    /// they count as stale (`"bounded"`), or are served until their lifetime ends (`"ttl"`).
+    #[schemars(extend("default" = "bounded", "enum" = ["bounded", "ttl"]))]
+    pub(crate) without_bus: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

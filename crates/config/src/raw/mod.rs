@@ -13,6 +13,7 @@
 //! - `x-kinds` are the kinds of stores that have the key.
 
 mod backend;
+mod cluster;
 mod control;
 mod store;
 mod tenants;
@@ -28,8 +29,10 @@ use super::units::{ByteSize, Span};
 #[cfg(test)]
 pub(super) use backend::RawTtlRule;
 pub(super) use backend::{
-    RawBackend, RawDeadlineClasses, RawDispatch, RawHedge, RawProbe, RawRamp, RawRetry, RawStale, RawWrites,
+    RawBackend, RawDeadlineClasses, RawDispatch, RawHedge, RawProbe, RawRamp, RawRetry, RawShared, RawStale,
+    RawWrites,
 };
+pub(super) use cluster::{RawBus, RawBusTls, RawCluster};
 pub(super) use control::{
     RawCliffhanger, RawControl, RawDeadline, RawFair, RawGuard, RawLama, RawReplication, RawScheduler,
     RawScopedSlo, RawSlo, RawTao,
@@ -59,6 +62,7 @@ pub(crate) struct RawFile {
     pub(crate) scheduler: Vec<Spanned<RawScheduler>>,
     pub(crate) control: RawControl,
     pub(crate) replication: Key<RawReplication>,
+    pub(crate) cluster: Key<RawCluster>,
     pub(crate) admin: RawAdmin,
     pub(crate) otlp: RawOtlp,
 }

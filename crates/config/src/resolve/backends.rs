@@ -9,10 +9,10 @@ use sherwood_cache::DeadlineOptions;
 use sherwood_path::WriteTo;
 use sherwood_store::StoreOptions;
 
-use super::{classes, dispatch, freshness, stores, tickets};
+use super::{classes, dispatch, freshness, shared, stores, tickets};
 use crate::meaning::{BackendConfig, Freshness, Writes};
 use crate::problem::{Origin, Problems};
-use crate::raw::{RawBackend, RawWrites};
+use crate::raw::{RawBackend, RawFile, RawWrites};
 use crate::scope::{Given, Setting, bytes, given, in_range, one_of};
 use crate::setup::SpanRule;
 use crate::units::{Span, quoted};
@@ -36,7 +36,9 @@ const SPAN_ATTRIBUTES_MAX: usize = 16;
 const SPAN_ATTRIBUTE_BYTES_MAX: usize = 256;
 
 /// Backends in the order of the file; if it has none, the one backend of a plain cache.
-pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>) -> Vec<BackendConfig> {
+pub(super) fn resolve(file: &RawFile, problems: &mut Problems<'_>) -> Vec<BackendConfig> {
+    let has_cluster = file.cluster.is_some();
+    let file = &file.backend;
     if file.is_empty() {
         return vec![plain()];
     }
@@ -46,7 +48,7 @@ pub(super) fn resolve(file: &[Spanned<RawBackend>], problems: &mut Problems<'_>)
         problems.add(&bytes(first), message);
     }
     let mut seen = EarlierBackends::default();
-    file.iter().take(BACKENDS_MAX).map(|raw| backend(raw, &mut seen, problems)).collect()
+    file.iter().take(BACKENDS_MAX).map(|raw| backend(raw, has_cluster, &mut seen, problems)).collect()
 }
 
 /// Returns true if `name` is valid for a backend or a tenant: it appears in paths and metric
@@ -75,6 +77,7 @@ fn plain() -> BackendConfig {
         deadlines: DeadlineOptions::ONE,
         freshness: Freshness::default(),
         writes: Writes::default(),
+        shared: None,
         replicas: Vec::new(),
         tickets: Vec::new(),
         spans: SpanRule::default(),
@@ -83,6 +86,7 @@ fn plain() -> BackendConfig {
 
 fn backend(
     table: &Spanned<RawBackend>,
+    has_cluster: bool,
     seen: &mut EarlierBackends,
     problems: &mut Problems<'_>,
 ) -> BackendConfig {
@@ -97,12 +101,13 @@ fn backend(
         name: name(table, seen, problems),
         tickets: tickets::resolve(raw, &options, problems),
         prefix: prefix(raw, seen, problems),
-        dispatch: options,
         deadlines: classes::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
+        shared: shared::resolve(raw, options.timeout, has_cluster, problems),
         writes: writes(&raw.writes, stores.len(), problems),
         spans: spans(raw, stores.first().map(|store| &store.value), problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),
+        dispatch: options,
     }
 }
 

@@ -6,8 +6,10 @@
 mod access;
 mod backends;
 mod binds;
+mod bus;
 mod classes;
 mod clients;
+mod cluster;
 mod control;
 mod deadlines;
 mod dispatch;
@@ -21,6 +23,7 @@ mod remote;
 mod replication;
 mod resources;
 mod schedulers;
+mod shared;
 mod slos;
 mod spans;
 mod stores;
@@ -69,7 +72,7 @@ pub(super) fn resolve(
 ) -> Config {
     let memory = memory(&file.memory, flags, problems);
     let server = server(&file.server, flags, problems);
-    let mut backends = backends::resolve(&file.backend, problems);
+    let mut backends = backends::resolve(file, problems);
     let replication = replication::resolve(&file.replication, &mut backends, problems);
     let declared = tenants::resolve(file, &backends, memory.total_bytes, problems);
     let partitions::Division { tenants, partitions } =
@@ -81,6 +84,7 @@ pub(super) fn resolve(
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
     let schedulers = schedulers::resolve(&file.scheduler, admin.is_some(), problems);
+    let cluster = cluster::resolve(&file.cluster, problems);
     let mut control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
     instances::check(file, flags, (&partitions, &listeners), &control, problems);
@@ -103,6 +107,7 @@ pub(super) fn resolve(
         schedulers,
         control,
         replication,
+        cluster,
         admin,
         otlp,
         spans,

@@ -58,6 +58,17 @@ fn every_configuration_key_is_in_the_example_file() {
     assert_eq!(present(&below(&control, "cliffhanger")), keys::<RawCliffhanger>());
     assert_eq!(present(&below(&control, "fair")), keys::<RawFair>());
     assert_eq!(present(&below(&control, "lama")), keys::<RawLama>());
+    let cluster = all("cluster");
+    assert_eq!(present(&cluster), keys::<RawCluster>());
+    let bus = below(&cluster, "bus");
+    let mut shown = present(&bus);
+    // These are other ways of logging in.
+    for other_way in ["credentials", "token_file"] {
+        assert!(EXAMPLE.contains(&format!("\n# {other_way} = ")), "{other_way} is shown");
+        shown.insert(other_way.to_owned());
+    }
+    assert_eq!(shown, keys::<RawBus>());
+    assert_eq!(present(&below(&bus, "tls")), keys::<RawBusTls>());
     let admin = all("admin");
     assert_eq!(present(&admin), keys::<RawAdmin>());
     assert_eq!(present(&below(&admin, "tls")), keys::<RawServerTls>());
@@ -69,6 +80,7 @@ fn every_configuration_key_is_in_the_example_file() {
     assert_eq!(present(rules), keys::<RawTtlRule>());
     assert_eq!(present(&below(&backends, "stale")), keys::<RawStale>());
     assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
+    assert_eq!(present(&below(&backends, "shared")), keys::<RawShared>());
     let dispatch = below(&backends, "dispatch");
     let mut shown = present(&dispatch);
     // These are other names of keys in `retry`, and refused beside them.

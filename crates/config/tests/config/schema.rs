@@ -85,6 +85,8 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
     let backend = "[[backend]]\nname = 'a'\ntimeout = '1m'\n";
     let tenant = "[[tenant]]\nname = 't'\n";
     let store = "store.kind = 'kv'\nstore.path = 'a'\n";
+    let cluster =
+        "[cluster]\nname = 's'\nnode = 'a'\nnodes = ['a']\nbus = { servers = ['nats://[::1]:1'] }\n";
     Some(match table {
         "Memory" => "[memory]\ntotal = '1GiB'\n".to_owned(),
         "Snapshot" => "[memory.snapshot]\npath = 'a'\n".to_owned(),
@@ -97,6 +99,8 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
         "TtlRule" => format!("{backend}[[backend.ttl_rules]]\nprefix = 'a'\n"),
         "Stale" => format!("{backend}[backend.stale]\n"),
         "Writes" => format!("{backend}{store}[backend.writes]\n"),
+        "Shared" => format!("{cluster}[[backend]]\nname = 'a'\ntimeout = '1ms'\n[backend.shared]\n"),
+        "Cluster" => cluster.to_owned(),
         "Dispatch" => {
             let rules = match name {
                 "alpha" | "beta" | "target" => "queue = 'edf'\nadmit = 'deadline'\n",
