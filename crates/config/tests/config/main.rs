@@ -399,6 +399,7 @@ mod meaning {
 
 mod access;
 mod classes;
+mod cluster;
 mod forms;
 mod freshness;
 #[path = "../../../listener/tests/common/missing.rs"]
