@@ -87,6 +87,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         dispatch: dispatch(timeout),
         deadlines: sherwood_cache::DeadlineOptions::ONE,
         writes: Writes::default(),
+        shared: None,
         rules: Rules::default(),
         late_after: None,
         stores: vec![Arc::clone(store) as Arc<dyn Store>],
@@ -112,6 +113,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         deadlines: Vec::new(),
         schedulers: Vec::new(),
         replication: None,
+        cluster: None,
         instances: None,
         snapshot: None,
         control: sherwood_policy::Options {

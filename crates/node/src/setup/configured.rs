@@ -48,6 +48,7 @@ impl Setup {
             deadlines: config.deadlines.clone(),
             schedulers: config.schedulers.clone(),
             replication: config.replication.clone(),
+            cluster: config.cluster.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),
             listeners: listeners(config),
@@ -119,10 +120,22 @@ fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, Ope
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let sherwood_config::Freshness { rules, late_after } = backend.freshness.clone();
-    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, .. } = backend;
+    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, shared, .. } = backend;
     let (name, tickets, spans) = (name.clone(), backend.tickets.clone(), backend.spans.clone());
     let servers = backend.replicas.iter().map(StoreOptions::server).collect();
-    Ok(BackendSetup { name, dispatch, deadlines, rules, late_after, writes, stores, servers, tickets, spans })
+    Ok(BackendSetup {
+        name,
+        dispatch,
+        deadlines,
+        rules,
+        late_after,
+        writes,
+        shared,
+        stores,
+        servers,
+        tickets,
+        spans,
+    })
 }
 
 fn partition(partition: &sherwood_config::Partition, total_bytes: u64) -> PartitionSetup {

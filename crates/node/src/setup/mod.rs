@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use sherwood_cache::DeadlineOptions;
 use sherwood_config::{
-    AccessSetup, BatchMode, DeadlineRule, InstancesSetup, Protocol, ReplicationSetup, SchedulerSetup,
-    SchedulerSource, SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough, Writes,
+    AccessSetup, BatchMode, ClusterSetup, DeadlineRule, InstancesSetup, Protocol, ReplicationSetup,
+    SchedulerSetup, SchedulerSource, SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough,
+    Writes,
 };
 use sherwood_control::Pin;
 use sherwood_model::{BackendId, Slo, TenantId};
-use sherwood_path::Rules;
+use sherwood_path::{Rules, SharedTerms};
 use sherwood_ports::PassedSockets;
 use sherwood_store::{ServerAddress, Store};
 
@@ -50,6 +51,8 @@ pub struct Setup {
     pub schedulers: Vec<SchedulerSetup>,
     /// The tiers of an application whose copies are chosen; none chooses no copies.
     pub replication: Option<ReplicationSetup>,
+    /// The node's place among others; none for a node alone.
+    pub cluster: Option<ClusterSetup>,
     /// Options of the policies and of the loop.
     pub control: sherwood_policy::Options,
     /// Name of the policy to start with.
@@ -131,6 +134,9 @@ pub struct BackendSetup {
     pub late_after: Option<Duration>,
     /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
+    /// Terms on which the nodes of the cluster cache the backend's values; none if each node caches
+    /// them on its own.
+    pub shared: Option<SharedTerms>,
     /// The stores, one per replica; empty for a backend that is only looked up in the cache.
     pub stores: Vec<Arc<dyn Store>>,
     /// The address of each store's server, for spans; empty if none is known.
