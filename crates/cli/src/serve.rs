@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Which policy sizes the partitions [default: robinhood]
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Name of this node in its cluster, so that nodes may share a file
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
     /// How log lines are written
     #[arg(long, value_enum, default_value_t)]
     log_format: logs::Format,
@@ -82,6 +85,7 @@ impl Args {
             max_item_size: self.max_item_size.clone(),
             eviction: self.eviction.clone(),
             policy: self.policy.clone(),
+            node: self.node.clone(),
         }
     }
 }

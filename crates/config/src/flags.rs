@@ -31,4 +31,6 @@ pub struct Flags {
     pub eviction: Option<String>,
     /// `--policy NAME`.
     pub policy: Option<String>,
+    /// `--node NAME`.
+    pub node: Option<String>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct RawCluster {
     /// Name of the cluster: 1 to 64 of `a-z`, `0-9` and `-`. Several clusters may use one NATS.
     #[schemars(extend("x-required" = true), regex(pattern = "^[a-z0-9-]{1,64}$"))]
     pub(crate) name: Key<String>,
-    /// Name of this node, one of `nodes`; no two nodes may have the same.
+    /// Name of this node, one of `nodes`; no two nodes may have the same. Flag: `--node`.
     #[schemars(extend("x-required" = true), regex(pattern = "^[a-z0-9-]{1,64}$"))]
     pub(crate) node: Key<String>,
     /// Names of all nodes, 1 to 64 distinct ones of the same characters.

@@ -3,9 +3,10 @@
 use crate::spanned::Spanned;
 
 use super::bus;
-use crate::problem::Problems;
+use crate::flags::Flags;
+use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawCluster};
-use crate::scope::{Given, Setting, bytes, either, given};
+use crate::scope::{Given, Setting, bytes, either, flag_or, given};
 use crate::setup::ClusterSetup;
 use crate::units::quoted;
 
@@ -23,11 +24,18 @@ const WEIGHT_MIN: f64 = 0.001;
 const WEIGHT_MAX: f64 = 1_000.0;
 
 /// Resolves the node's place in a cluster; none for a node alone.
-pub(super) fn resolve(file: &Key<RawCluster>, problems: &mut Problems<'_>) -> Option<ClusterSetup> {
-    let table = file.as_ref()?;
+pub(super) fn resolve(
+    file: &Key<RawCluster>,
+    flags: &Flags,
+    problems: &mut Problems<'_>,
+) -> Option<ClusterSetup> {
+    let Some(table) = file else {
+        refuse_node_without_cluster(flags, problems);
+        return None;
+    };
     let raw = table.get_ref();
     let name = name(NAME, table, given(&raw.name), problems);
-    let node = self::name(NODE, table, given(&raw.node), problems);
+    let node = self::name(NODE, table, flag_or("--node", flags.node.clone(), &raw.node), problems);
     let nodes = nodes(table, problems);
     if let (Some(node), false) = (&node, nodes.is_empty())
         && !nodes.contains(&node.value)
@@ -47,6 +55,16 @@ pub(super) fn resolve(file: &Key<RawCluster>, problems: &mut Problems<'_>) -> Op
     let weights = weights(raw, &nodes, problems);
     let statistics = statistics(raw, &nodes, problems);
     Some(ClusterSetup { name: name?.value, node: node?.value, nodes, weights, statistics, bus: bus? })
+}
+
+fn refuse_node_without_cluster(flags: &Flags, problems: &mut Problems<'_>) {
+    if let Some(node) = &flags.node {
+        let message = format!(
+            "--node is \"{}\", and there is no [cluster]; only its nodes have names: add [cluster], or leave --node out",
+            quoted(node)
+        );
+        problems.add(&Origin::Flag("--node"), message);
+    }
 }
 
 /// Returns true if `name` is a token of a subject: of NATS' special characters it has none.

@@ -84,7 +84,7 @@ pub(super) fn resolve(
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
     let schedulers = schedulers::resolve(&file.scheduler, admin.is_some(), problems);
-    let cluster = cluster::resolve(&file.cluster, problems);
+    let cluster = cluster::resolve(&file.cluster, flags, problems);
     let mut control = control::control(&file.control, &slo, flags, policies, problems);
     let snapshot = snapshot(&file.memory, problems);
     instances::check(file, flags, (&partitions, &listeners), &control, problems);

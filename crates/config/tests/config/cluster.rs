@@ -4,7 +4,7 @@ use super::*;
 
 /// A cluster of three nodes, on lines 1 to 4.
 const NAMES: &str = "[cluster]\nname = \"shop\"\nnode = \"b\"\nnodes = [\"a\", \"b\", \"c\"]\n";
-/// Its bus, on line 5.
+/// The bus of the cluster, on line 5.
 const BUS: &str = "bus.servers = [\"nats://127.0.0.1:4222\"]\n";
 
 fn cluster(text: &str) -> ClusterSetup {
@@ -36,6 +36,34 @@ fn cluster_without_options_merges_everywhere_with_equal_weights() {
         },
     };
     assert_eq!(cluster(&format!("{NAMES}{BUS}")), expected);
+}
+
+#[test]
+fn node_flag_overrides_the_file_and_needs_a_cluster() {
+    let flags = |node: &str| Flags { node: Some(node.to_owned()), ..Flags::default() };
+    let text = format!("{NAMES}{BUS}");
+    let named = |node: &str| parse("a.toml", &text, &flags(node), POLICIES);
+    assert_eq!(named("c").unwrap().cluster.unwrap().node, "c");
+    let without = text.replace("node = \"b\"\n", "");
+    let config = parse("a.toml", &without, &flags("a"), POLICIES).unwrap();
+    assert_eq!(config.cluster.unwrap().node, "a", "the file need not name one");
+    assert_eq!(
+        refusal(&text, &flags("d")),
+        [
+            "--node is \"d\", which nodes lacks; it must be one of \"a\", \"b\", \"c\": add it to nodes on every node, or \
+          give --node a"
+        ]
+    );
+    assert_eq!(
+        refusal(&text, &flags("D")),
+        ["--node is \"D\"; it must be 1 to 64 of a-z, 0-9 and '-': give --node a"]
+    );
+    assert_eq!(
+        refusal("", &flags("a")),
+        [
+            "--node is \"a\", and there is no [cluster]; only its nodes have names: add [cluster], or leave --node out"
+        ]
+    );
 }
 
 #[test]

@@ -78,6 +78,7 @@ mod meaning {
             max_item_size: text("2MiB"),
             eviction: text("lru"),
             policy: text("static"),
+            node: None,
         };
         let config = load(&flags, POLICIES).expect("valid");
         assert_eq!((config.memory.total_bytes, config.memory.item_bytes_max), (1 << 30, 2 << 20));
