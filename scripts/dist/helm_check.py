@@ -20,7 +20,7 @@ import kubernetes_validate
 import yaml
 
 # Tables and keys of the configuration that the chart writes itself.
-OWN_TABLES = {"listener", "admin"}
+OWN_TABLES = {"listener", "admin", "cluster"}
 OWN_KEYS = {"snapshot"}
 
 CHART = pathlib.Path(__file__).resolve().parents[2] / "deploy/helm/sherwood"
@@ -56,7 +56,18 @@ REFUSED = [
     ("tier", 'config.slo={"percentile": 101}', "percentile"),
     ("tier", 'config.control={"policy": true}', "policy"),
     ("tier", 'snapshot.maxTime="601s"', "maxTime"),
+    ("tier", 'config.cluster={"name": "a"}', "cluster"),
+    ("tier", "cluster.enabled=true", "servers"),
     ("tier-tls", 'serviceMonitor.serverName=""', "serverName"),
+    ("cluster", 'mode="sidecar"', "mode"),
+    ("cluster", "replicas=65", "replicas"),
+    ("cluster", "cluster.statistics=4", "4 of 3 nodes"),
+    ("cluster", 'cluster.name="my.shop"', "name"),
+    ("cluster", "cluster.servers=[]", "servers"),
+    ("cluster", 'cluster.servers=["nats:4222"]', "servers"),
+    ("cluster", 'cluster.servers=["nats://a:b@nats:4222"]', "servers"),
+    ("cluster", 'cluster.credentialsSecret="",cluster.tlsSecret="",cluster.certificates=false', "at least one schema"),
+    ("cluster", 'cluster.tlsSecret=""', "tlsSecret"),
     ("sidecar", "application.containers=[]", "containers"),
 ]
 

@@ -57,6 +57,34 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{/* The table [cluster] as JSON. Each node has its pod's name by a flag instead of `node`. */}}
+{{- define "sherwood.cluster" -}}
+{{- $name := include "sherwood.name" . -}}
+{{- $nodes := list -}}
+{{- range $node := until (int .Values.replicas) -}}
+{{- $nodes = append $nodes (printf "%s-%d" $name $node) -}}
+{{- end -}}
+{{- with .Values.cluster -}}
+{{- if lt (len $nodes) (int .statistics) -}}
+{{- fail (printf "cluster.statistics: %d of %d nodes; raise replicas, or lower it" (int .statistics) (len $nodes)) -}}
+{{- end -}}
+{{- $bus := dict "servers" .servers -}}
+{{- if .credentialsSecret -}}
+{{- $_ := set $bus "credentials" "/run/sherwood/bus/bus.creds" -}}
+{{- end -}}
+{{- if .tlsSecret -}}
+{{- $tls := dict "ca" "/run/sherwood/bus-tls/ca.crt" -}}
+{{- if .certificates -}}
+{{- $_ := set $tls "cert" "/run/sherwood/bus-tls/tls.crt" -}}
+{{- $_ := set $tls "key" "/run/sherwood/bus-tls/tls.key" -}}
+{{- end -}}
+{{- $_ := set $bus "tls" $tls -}}
+{{- end -}}
+{{- $statistics := slice $nodes 0 (int .statistics) -}}
+{{- dict "name" (.name | default $name) "node" (first $nodes) "nodes" $nodes "statistics" $statistics "bus" $bus | toJson -}}
+{{- end -}}
+{{- end }}
+
 {{/* The node's configuration file. */}}
 {{- define "sherwood.config" -}}
 {{- $values := .Values -}}
@@ -95,6 +123,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- $_ := set $config "admin" $admin -}}
 {{- end -}}
+{{- if $values.cluster.enabled -}}
+{{- $_ := set $config "cluster" (include "sherwood.cluster" . | fromJson) -}}
+{{- end -}}
 {{- include "sherwood.ports" . -}}
 {{- include "sherwood.integers" $config -}}
 {{- toToml $config -}}
@@ -115,10 +146,20 @@ timeoutSeconds: 5
 name: sherwood
 image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
 imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- if .Values.cluster.enabled }}
+args: [serve, --config, /etc/sherwood/sherwood.toml, --log-format, json, --node, $(POD_NAME)]
+{{- else }}
 args: [serve, --config, /etc/sherwood/sherwood.toml, --log-format, json]
-{{- with .Values.extraEnv }}
+{{- end }}
+{{- if or .Values.cluster.enabled .Values.extraEnv }}
 env:
+  {{- if .Values.cluster.enabled }}
+  - name: POD_NAME
+    valueFrom: { fieldRef: { fieldPath: metadata.name } }
+  {{- end }}
+  {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- if or (eq .Values.mode "tier") .Values.admin.expose }}
 ports:
@@ -174,6 +215,14 @@ clients: {{ . | quote }}
 {{- end }}
 {{- with .Values.clients.tlsSecret }}
 clients-tls: {{ . | quote }}
+{{- end }}
+{{- if .Values.cluster.enabled }}
+{{- with .Values.cluster.credentialsSecret }}
+bus: {{ . | quote }}
+{{- end }}
+{{- with .Values.cluster.tlsSecret }}
+bus-tls: {{ . | quote }}
+{{- end }}
 {{- end }}
 {{- if .Values.admin.expose }}
 admin: {{ .Values.admin.tokensSecret | quote }}
