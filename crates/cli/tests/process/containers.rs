@@ -12,6 +12,15 @@ fn text(path: &str) -> String {
     fs::read_to_string(deploy(path)).unwrap()
 }
 
+/// Returns the paths that a Compose file mounts for reading.
+fn mounts(compose: &str) -> Vec<&str> {
+    compose
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(":ro")?.split_once(':'))
+        .map(|(here, _)| here)
+        .collect()
+}
+
 fn succeeds(args: &[&str]) {
     let output = Command::new(env!("CARGO_BIN_EXE_sherwood")).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -20,11 +29,7 @@ fn succeeds(args: &[&str]) {
 #[test]
 fn files_that_the_compose_file_mounts_exist_and_fit_together() {
     let compose = text("compose/compose.yaml");
-    let mounts: Vec<&str> = compose
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- ")?.strip_suffix(":ro")?.split_once(':'))
-        .map(|(here, _)| here)
-        .collect();
+    let mounts = mounts(&compose);
     assert!(mounts.len() >= 5, "{mounts:?}");
     for mount in mounts {
         assert!(deploy("compose").join(mount).exists(), "{mount} is mounted but missing");
@@ -33,6 +38,30 @@ fn files_that_the_compose_file_mounts_exist_and_fit_together() {
     let scraped = text("prometheus/prometheus.yml");
     let target = scraped.split_once("targets: [\"").unwrap().1.split_once('"').unwrap().0;
     assert!(text("compose/sherwood.toml").ends_with(&format!("[admin]\nbind = \"{target}\"\n")));
+}
+
+#[test]
+fn compose_file_of_the_cluster_starts_the_nodes_of_its_configuration() {
+    let compose = text("../examples/cluster/compose.yaml");
+    // The reader makes the secrets.
+    for mount in mounts(&compose).into_iter().filter(|mount| *mount != "./secrets") {
+        assert!(deploy("../examples/cluster").join(mount).exists(), "{mount} is mounted but missing");
+    }
+    succeeds(&["check-config", deploy("../examples/cluster/node.toml").to_str().unwrap()]);
+    let lists =
+        compose.lines().filter_map(|line| line.trim().strip_prefix("command: [serve, ")?.strip_suffix(']'));
+    let mut started = Vec::new();
+    for list in lists {
+        let flags: Vec<&str> = list.split(", ").map(|flag| flag.trim_matches('"')).collect();
+        let after = |name: &str| flags[flags.iter().position(|flag| *flag == name).expect(name) + 1];
+        started.push(after("--node"));
+        let health = format!("\"http://{}\"", after("--admin"));
+        assert!(compose.contains(&health), "no health check asks {health}");
+        succeeds(&[&["serve"], &flags[..], &["--help"]].concat());
+    }
+    let nodes = text("../examples/cluster/node.toml");
+    let nodes = nodes.split_once("\nnodes = ").unwrap().1.lines().next().unwrap();
+    assert_eq!(started, serde_json::from_str::<Vec<&str>>(nodes).unwrap());
 }
 
 #[test]
