@@ -63,8 +63,8 @@ impl Node {
         Self { name, cache, backend, peers, values }
     }
 
-    /// Reads the key, whose value at the store is `stored`. Returns the answer, and whether the store
-    /// was asked.
+    /// Reads the key, whose value at the store is `stored`. Returns the answer; a miss asked the
+    /// store.
     fn read(
         &mut self,
         now: Instant,

@@ -164,8 +164,8 @@ impl BackendOptions {
         self.write_to == WriteTo::First && self.replicas > 1
     }
 
-    /// Returns the trust in the cached values, and the time as of which a read is that began then: a
-    /// replica may lag. None if no other node caches the backend's values.
+    /// Returns the trust in the cached values, and the time from which the age of a value counts
+    /// whose fetch `began` then: a replica may lag. None if no other node caches the values.
     pub(super) fn shared_since(&self, began: Instant) -> Option<(&SharedValues, Instant)> {
         let lag = if self.replicas_may_lag() { self.settle } else { Duration::ZERO };
         Some((self.shared.as_deref()?, began - lag))

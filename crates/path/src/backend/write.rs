@@ -239,7 +239,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         {
             self.refund_write(now, cache, &write, payer);
         }
-        let Write { key, change, partition: own, options } = write;
+        let key = &write.key;
         let Ended { keep, next } = match (&mut self.tenant_writes, unpaid) {
             // It has not begun.
             (Some(writes), Some(waiting)) => {
@@ -247,39 +247,54 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 self.fences.withdraw();
                 Ended { keep: false, next: None }
             }
-            _ => self.fences.end(now, id, &key, outcome),
+            _ => self.fences.end(now, id, key, outcome),
         };
-        self.fence_fetches(&key);
-        let keep = keep && self.options.reads_as_written;
-        let access = Access::at(now);
-        for &partition in &self.options.partitions {
-            match &change {
-                Change::Put(value)
-                    if keep
-                        && own == Some(partition)
-                        && keeps(cache, now, partition, key.as_ref(), &options) =>
-                {
-                    let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);
-                    replace(cache, partition, key.as_ref(), item, &access);
-                    note_written(&self.options, now, partition, key.as_ref(), begun);
-                }
-                Change::Put(_) | Change::Delete => {
-                    cache.cache().remove(partition, key.as_ref(), &access);
-                }
-            }
-        }
+        self.fence_fetches(key);
+        self.keep_written(now, cache, &write, begun, keep && self.options.reads_as_written);
         if self.options.shared.is_some() && sent {
-            let changed = match outcome {
-                WriteOutcome::Acknowledged => Some(ChangedKeys::Key(key)),
-                WriteOutcome::Unknown => Some(ChangedKeys::Unsettled(key)),
-                WriteOutcome::NotDone => None,
-            };
-            self.actions.extend(changed.map(Action::Announce));
+            self.actions.extend(changed(outcome, write.key).map(Action::Announce));
         }
         self.actions.push_back(Action::EndWrite { write: id, outcome, sent });
         if let Some(next) = next {
             self.note_turn(now, cache, next);
         }
+    }
+
+    /// Has the cache keep the value of a write that has ended in the writer's partition, if it may,
+    /// and drop the key from the others.
+    fn keep_written(
+        &self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        write: &Write<K, V>,
+        begun: Instant,
+        keep: bool,
+    ) {
+        let Write { key, change, partition: own, options } = write;
+        let (key, access) = (key.as_ref(), Access::at(now));
+        for &partition in &self.options.partitions {
+            match change {
+                Change::Put(value)
+                    if keep && *own == Some(partition) && keeps(cache, now, partition, key, options) =>
+                {
+                    let item = self.options.rules.item(key, Some(cache.fetched(value)), now);
+                    replace(cache, partition, key, item, &access);
+                    note_written(&self.options, now, partition, key, begun);
+                }
+                Change::Put(_) | Change::Delete => {
+                    cache.cache().remove(partition, key, &access);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the change that other nodes are told of for a write with this outcome, if any.
+fn changed<K>(outcome: WriteOutcome, key: K) -> Option<ChangedKeys<K>> {
+    match outcome {
+        WriteOutcome::Acknowledged => Some(ChangedKeys::Key(key)),
+        WriteOutcome::Unknown => Some(ChangedKeys::Unsettled(key)),
+        WriteOutcome::NotDone => None,
     }
 }
 

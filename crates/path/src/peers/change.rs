@@ -27,6 +27,9 @@ pub enum ChangedKeys<K> {
     Tag(Box<[u8]>),
     /// All keys.
     All,
+    /// Keys of a backend that this node does not have, or does not share: the change has its number
+    /// and no effect.
+    None,
 }
 
 /// Bytes of a change in a message beside its key, about.
@@ -37,7 +40,7 @@ impl<K: AsRef<[u8]> + Clone> Announced for SharedChange<K> {
         let key = match &self.keys {
             ChangedKeys::Key(key) | ChangedKeys::Unsettled(key) => key.as_ref().len(),
             ChangedKeys::Prefix(bytes) | ChangedKeys::Tag(bytes) => bytes.len(),
-            ChangedKeys::All => 0,
+            ChangedKeys::All | ChangedKeys::None => 0,
         };
         key + FIELDS_BYTES
     }

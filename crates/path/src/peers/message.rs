@@ -26,7 +26,7 @@ pub struct Beat {
     pub peers: Vec<PeerBeat>,
 }
 
-/// What the sender of a [`Beat`] has received of one peer.
+/// State of one peer, as the sender of a [`Beat`] has received it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerBeat {
     /// Name of the peer.

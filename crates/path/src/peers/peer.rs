@@ -1,4 +1,4 @@
-//! One peer of a node, as the node knows it.
+//! A peer of a node, as the node knows it.
 
 use sherwood_model::Instant;
 
@@ -100,7 +100,7 @@ impl Peer {
         if is_lost { Gap::Lost } else { Gap::None }
     }
 
-    /// Returns what this node's beat says about the peer.
+    /// Returns the peer's part of this node's beat.
     pub(super) fn reported(&self, node: &str) -> PeerBeat {
         let Self { incarnation, stamp_ns, .. } = *self;
         let missing = self.misses.then_some(self.received + 1);

@@ -57,6 +57,11 @@ impl SharedValues {
         self.terms
     }
 
+    /// Time for which values are trusted after all changes were received, by any node's clock.
+    pub(super) fn span(&self) -> Duration {
+        self.span
+    }
+
     /// Returns the time until which all cached values are trusted.
     #[must_use]
     #[inline]

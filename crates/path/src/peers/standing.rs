@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use sherwood_model::Instant;
 
-use super::{Announced, Peers};
+use super::{Announced, Peers, SharedTerms};
 
-/// One peer of a node.
+/// A peer of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStanding {
     /// Name of the peer.
@@ -15,8 +15,9 @@ pub struct PeerStanding {
     pub incarnation: u64,
     /// Time since the latest message; none if none was heard.
     pub silent_for: Option<Duration>,
-    /// Time until which all changes of the peer were received.
-    pub complete_until: Instant,
+    /// Time until which cached values are trusted as far as this peer's changes are concerned, by
+    /// the shortest bound of all shared backends; none if none of its changes were received.
+    pub trusted_until: Option<Instant>,
     /// True if the peer has heard this process.
     pub answered: bool,
     /// True if this node is not among the peer's nodes.
@@ -27,11 +28,13 @@ impl<C: Announced> Peers<C> {
     /// Returns the peers, by name.
     #[must_use]
     pub fn standings(&self, now: Instant) -> Vec<PeerStanding> {
+        let spans = self.values.iter().map(|values| values.span());
+        let span = spans.min().unwrap_or(SharedTerms::default().stale);
         let standing = |(node, peer): (&String, &super::Peer)| PeerStanding {
             node: node.clone(),
             incarnation: peer.incarnation,
             silent_for: peer.heard_at.map(|at| now - at),
-            complete_until: peer.complete_until,
+            trusted_until: (peer.complete_until > Instant::ZERO).then(|| peer.complete_until + span),
             answered: peer.answered,
             lacks_us: peer.lacks_us,
         };

@@ -52,6 +52,8 @@ impl<F: Family> Simulation<F> {
                     }
                 }
                 Action::StartWrite(write) => self.start_write(node, backend, write),
+                // Simulated nodes do not share backends.
+                Action::Announce(_) => {}
                 Action::EndWrite { write, outcome, .. } => self.end_write(node, backend, write, outcome),
             }
         }

@@ -93,6 +93,7 @@ fn retry_in(refused: &WriteRefused) -> Option<Duration> {
     match refused {
         WriteRefused::OverRate(refusal) => Some(refusal.retry_in()),
         WriteRefused::NoTurn(wait) => Some(*wait),
+        WriteRefused::Unknown(wait) => *wait,
         WriteRefused::Full { .. } | WriteRefused::KeyFull { .. } => None,
     }
 }
