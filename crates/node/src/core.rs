@@ -9,6 +9,7 @@ use sherwood_config::TenancySetup;
 use sherwood_dispatch::FetchError;
 use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{BackendId, HotKeys, Instant, PartitionId, ResourceKind, TenantId};
+use sherwood_path::{ChangedKeys, SharedValues};
 use sherwood_ports::access::Refusals;
 use sherwood_ports::http::HasBuffers;
 use sherwood_ports::tls::Certificates;
@@ -21,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{BackendDriver, Changes, FetchKey};
 use crate::classes::Classes;
+use crate::cluster::Cluster;
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -103,6 +105,8 @@ pub(crate) struct Core {
     /// Lets one walk through the whole cache run at a time; walks take longer than other admin
     /// work.
     pub(crate) walks: Arc<Semaphore>,
+    /// The node's place in a cluster; none for a node alone.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     /// Requests for reloads of the configuration.
     pub(crate) reloads: ReloadRequests,
     /// True from the moment the node begins to drain.
@@ -139,18 +143,38 @@ impl Core {
         self.write(partition, key, || self.cache.remove(partition, key, &access))
     }
 
-    /// Runs `change`, which stores or removes `key` in the cache, and fences the key: no earlier
-    /// fetch fills it afterwards.
+    /// Runs `change`, which stores or removes `key` in the cache, fences the key, so that no earlier
+    /// fetch fills it afterwards, and announces the change to the other nodes.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
-        match self.backend(self.names.partitions()[partition.index()].backend) {
+        let backend = self.names.partitions()[partition.index()].backend;
+        let changed = match self.backend(backend) {
             Some(backend) => backend.write(partition, key, change),
             None => change(),
+        };
+        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.shared(backend).is_some()) {
+            cluster.announce(backend, ChangedKeys::Key(Bytes::copy_from_slice(key)));
         }
+        changed
+    }
+
+    /// Announces a change of a backend to the other nodes, if they cache its values.
+    pub(crate) fn announce(&self, backend: BackendId, keys: ChangedKeys<Bytes>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.announce(backend, keys);
+        }
+    }
+
+    /// Runs `change`, which flushes a partition from the time `at` on, as
+    /// [`flush_own`](Self::flush_own) does, and announces that to the other nodes.
+    pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
+        let flushed = self.flush_own(partition, at, change);
+        self.announce(self.names.partitions()[partition.index()].backend, ChangedKeys::All);
+        flushed
     }
 
     /// Runs `change`, which flushes a partition from the time `at` on, and fences the partition: no
     /// fetch from before `at` fills it afterwards.
-    pub(crate) fn flush<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
+    pub(crate) fn flush_own<R>(&self, partition: PartitionId, at: Instant, change: impl FnOnce() -> R) -> R {
         self.losses.note(at);
         match self.backend(self.names.partitions()[partition.index()].backend) {
             Some(backend) => backend.flush(partition, at, change),
@@ -180,6 +204,10 @@ impl Core {
         }
         let changes: Vec<_> = by_backend.into_iter().collect();
         self.write_nested(&changes, at, change);
+        for (backend, Changes { written, flushed }) in changes {
+            written.into_iter().for_each(|key| self.announce(backend, ChangedKeys::Key(key.key)));
+            flushed.first().into_iter().for_each(|_| self.announce(backend, ChangedKeys::All));
+        }
     }
 
     /// Runs `change` under the locks of these backends. The depth is at most the number of
@@ -205,6 +233,11 @@ impl Core {
     /// ones to another node.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    /// Returns the trust in the cached values of a backend, if other nodes cache them, too.
+    pub(crate) fn shared(&self, backend: BackendId) -> Option<&Arc<SharedValues>> {
+        self.cluster.as_ref()?.shared(backend)
     }
 
     /// The partitions of `backend`, those of all tenants.

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sherwood_cache::{Access, AccessFlags, Item, ItemKind};
 use sherwood_model::{BackendId, PartitionId};
-use sherwood_path::Invalidation;
+use sherwood_path::{ChangedKeys, Invalidation};
 use sherwood_ports::http::{JsonBody, Problem};
 
 use super::aside::in_turn;
@@ -47,25 +47,39 @@ pub(crate) struct RemovedView {
 
 /// Selection of the items that a walk through the cache removes: by a key's prefix or a tag.
 #[derive(Debug)]
-enum Which {
-    Prefix(String),
-    Tag(String),
+pub(crate) enum Selection {
+    Prefix(Box<[u8]>),
+    Tag(Box<[u8]>),
 }
 
-impl Which {
+impl Selection {
+    /// Fences the selected keys of a backend and removes their items from all its partitions.
+    /// Returns the number of items removed.
+    pub(crate) fn remove(&self, core: &Core, backend: BackendId) -> u64 {
+        walk_all(core, backend, self)
+    }
+
+    /// Returns the keys as other nodes are told them.
+    fn announced(&self) -> ChangedKeys<Bytes> {
+        match self {
+            Self::Prefix(prefix) => ChangedKeys::Prefix(prefix.clone()),
+            Self::Tag(tag) => ChangedKeys::Tag(tag.clone()),
+        }
+    }
+
     /// Returns whether the selection includes `item`. A cached "not found" matches every tag,
     /// because the tags that a value would have are unknown.
     fn means(&self, key: &[u8], item: &Item<'_>) -> bool {
         match self {
-            Self::Prefix(prefix) => key.starts_with(prefix.as_bytes()),
-            Self::Tag(tag) => item.kind == ItemKind::Absent || item.tags.may_hold(tag.as_bytes()),
+            Self::Prefix(prefix) => key.starts_with(prefix),
+            Self::Tag(tag) => item.kind == ItemKind::Absent || item.tags.may_hold(tag),
         }
     }
 
     /// Returns the same selection as an input for the backend's state machine.
     fn invalidation(&self) -> Invalidation<'_, Bytes> {
         match self {
-            Self::Prefix(prefix) => Invalidation::Prefix(prefix.as_bytes()),
+            Self::Prefix(prefix) => Invalidation::Prefix(prefix),
             Self::Tag(_) => Invalidation::Tag,
         }
     }
@@ -81,10 +95,12 @@ pub(crate) async fn handle(
     let removed = match (keys, prefix, tag) {
         (Some(keys), None, None) => in_turn(turns, core, move |core| remove(core, id, &keys)).await?,
         (None, Some(prefix), None) => {
-            in_turn(turns, core, move |core| walk_all(core, id, &Which::Prefix(prefix))).await?
+            in_turn(turns, core, move |core| select(core, id, &Selection::Prefix(prefix.into_bytes().into())))
+                .await?
         }
         (None, None, Some(tag)) => {
-            in_turn(turns, core, move |core| walk_all(core, id, &Which::Tag(tag))).await?
+            in_turn(turns, core, move |core| select(core, id, &Selection::Tag(tag.into_bytes().into())))
+                .await?
         }
         _ => {
             let error = "reading the body: give one of `keys`, `prefix` and `tag` beside `backend`";
@@ -92,6 +108,13 @@ pub(crate) async fn handle(
         }
     };
     Ok(Json(RemovedView { removed }))
+}
+
+/// Removes selected keys of a backend, here and in the other nodes. Returns the number of items
+/// removed here.
+fn select(core: &Core, backend: BackendId, selection: &Selection) -> u64 {
+    core.announce(backend, selection.announced());
+    selection.remove(core, backend)
 }
 
 /// Removes keys of a backend by name. Returns the number of items removed.
@@ -102,7 +125,7 @@ fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
 
 /// Fences the selected keys of a backend and removes their items from all its partitions. Returns
 /// the number of items removed.
-fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
+fn walk_all(core: &Core, backend: BackendId, which: &Selection) -> u64 {
     let driver = core.backend(backend);
     if let Some(driver) = driver {
         driver.invalidate(which.invalidation());
@@ -119,7 +142,7 @@ fn walk_all(core: &Core, backend: BackendId, which: &Which) -> u64 {
 
 /// Walks the cache and removes a backend's selected items, including those that ordinary look-ups
 /// do not see (stale items, cached absences). Returns their number.
-fn walk(core: &Core, backend: BackendId, which: &Which) -> u64 {
+fn walk(core: &Core, backend: BackendId, which: &Selection) -> u64 {
     let flags = AccessFlags::SEE_STALE.with(AccessFlags::SEE_ABSENT).with(AccessFlags::SEE_PLACEHOLDERS);
     let is_its = |partition: PartitionId| core.names.partitions()[partition.index()].backend == backend;
     let (mut cursor, mut removed) = (0, 0);

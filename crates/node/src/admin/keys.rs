@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome};
 use sherwood_model::{BackendId, PartitionId, Tags, TenantId};
-use sherwood_path::{Change, Write, WriteOptions, WriteOutcome, WriteRefused};
+use sherwood_path::{Change, ChangedKeys, Write, WriteOptions, WriteOutcome, WriteRefused};
 use sherwood_ports::http::{InPath, InQuery, KEY_BYTES_MAX, Problem, WholeBody, listed};
 use sherwood_store::{Fault, Found};
 
@@ -120,11 +120,15 @@ pub(crate) async fn remove(
         return Ok(StatusCode::NO_CONTENT);
     };
     let options = WriteOptions { tenant, ..WriteOptions::default() };
-    let write = Write { key: Bytes::from(key), change: Change::Delete, partition: None, options };
+    let announced = Bytes::from(key);
+    let write = Write { key: announced.clone(), change: Change::Delete, partition: None, options };
     match write_timed(&core, backend, core.partition(tenant, id), write).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         // The cache has removed it, which is all there is to do for a read-only backend.
-        Err(error) if error.is_read_only() => Ok(StatusCode::NO_CONTENT),
+        Err(error) if error.is_read_only() => {
+            core.announce(id, ChangedKeys::Key(announced));
+            Ok(StatusCode::NO_CONTENT)
+        }
         Err(error) => Err(problem(&name, &error)),
     }
 }

@@ -38,6 +38,7 @@ use tokio::task::AbortHandle;
 
 use crate::backend::waiter::Waiter;
 use crate::backend::write::{PendingWrite, Written};
+use crate::cluster::Cluster;
 use crate::observe::errors::Errors;
 use crate::observe::recording::Recording;
 use crate::observe::shadow::Shadow;
@@ -124,6 +125,8 @@ pub(crate) struct BackendDriver {
     pub(crate) written_resource: Option<Arc<str>>,
     /// The rates of tenants' traffic, if it has any.
     pub(crate) network: Option<Arc<TenantNetwork>>,
+    /// The other nodes, if they cache the backend's values, too.
+    cluster: Option<Arc<Cluster>>,
     recording: Arc<Recording>,
     /// Times for which keys and writes have waited for their calls.
     times: SharedRecorder,
@@ -160,6 +163,8 @@ pub(crate) struct BackendParts {
     pub(crate) replicas: Vec<Arc<dyn Store>>,
     /// The schedulers of the replicas, if calls need tickets.
     pub(crate) schedulers: Option<Arc<Schedulers>>,
+    /// The other nodes; none for a node alone.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) recording: Arc<Recording>,
     /// The spans of calls that sampled requests wait for; none if no spans are exported.
     pub(crate) spans: Option<AttemptSpans>,
@@ -186,6 +191,7 @@ impl BackendDriver {
             rules: parts.rules.clone(),
             write_to: parts.writes.to,
             settle: parts.writes.settle,
+            shared: parts.cluster.as_ref().and_then(|cluster| cluster.shared(parts.id)).cloned(),
             units: parts.units,
             reads_as_written: replicas.iter().all(|replica| replica.answers_as_written()),
             ..BackendOptions::new(local, replicas.len(), parts.partitions.clone())
@@ -212,6 +218,7 @@ impl BackendDriver {
             schedulers: parts.schedulers,
             id: parts.id,
             network: parts.network,
+            cluster: parts.cluster,
             recording: parts.recording,
             times: parts.times,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
@@ -282,6 +289,11 @@ impl BackendDriver {
             state.machine.handle_flush(now, cache, partition, at);
             change()
         })
+    }
+
+    /// Drops a key that another node has changed, and fences it.
+    pub(crate) fn take_peer_change(self: &Arc<Self>, key: &Bytes, is_unsettled: bool) {
+        self.drive(|state, now, cache| state.machine.handle_peer_change(now, cache, key, is_unsettled));
     }
 
     /// Fences the selected keys, so that no fetch in flight fills them; the caller then removes
@@ -373,6 +385,11 @@ impl BackendDriver {
                         }
                         orders.push(order);
                     }
+                    Action::Announce(keys) => {
+                        if let Some(cluster) = &self.cluster {
+                            cluster.announce(self.id, keys);
+                        }
+                    }
                     Action::EndWrite { write, outcome, sent } => {
                         self.written.count(outcome);
                         if let Some(pending) = state.writes.remove(&write) {
@@ -427,7 +444,7 @@ impl BackendDriver {
             Action::Deliver { result, waiters, .. } => {
                 waiters.into_iter().for_each(|waiter| waiter.tell(result.clone()));
             }
-            Action::Call { .. } | Action::StartWrite(_) | Action::EndWrite { .. } => {
+            Action::Call { .. } | Action::StartWrite(_) | Action::Announce(_) | Action::EndWrite { .. } => {
                 unreachable!("calls and writes are taken under the lock")
             }
         }

@@ -349,6 +349,7 @@ fn resolve(
             staleness: core.backend(backend).map_or(Staleness::default(), |backend| {
                 backend.rules.staleness(query.stale_ok(), backend.late_after)
             }),
+            shared: core.shared(backend).cloned(),
         })
     };
     let stage = |(stage, queries): (usize, &[body::AskedQuery<'_>])| {

@@ -48,7 +48,9 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::admin;
 use crate::backend::{BackendDriver, BackendParts};
+use crate::bus::{Bus, Connect};
 use crate::classes::Classes;
+use crate::cluster::Cluster;
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
     Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, OwnCache, RateLimits,
@@ -99,6 +101,8 @@ pub struct Node {
     workers: Vec<Worker>,
     /// True once the runtime has run the last [check](Node::is_responsive).
     runtime_checked: Arc<AtomicBool>,
+    /// The messages of the cluster; none for a node alone.
+    bus: Mutex<Option<Bus>>,
     snapshot: Mutex<Option<SnapshotSetup>>,
     http: Vec<tokio::task::JoinHandle<io::Result<()>>>,
     runtime: Runtime,
@@ -115,6 +119,7 @@ impl Node {
             setup.snapshot = None;
         }
         let engine = Engine::new(&setup, Clock::start())?;
+        let connect = setup.cluster.as_ref().map(Connect::new).transpose()?;
         let mut passed = mem::take(&mut setup.passed);
         let mut open = |kind, address| Port::open(kind, address, &setup.access, &mut passed);
         let admin = setup.admin.map(|address| open(admin_port(&setup), address)).transpose()?;
@@ -150,6 +155,8 @@ impl Node {
         let places = setup.listener_connections_max;
         let listeners = Mutex::new(Listeners::start(&core, &setup.listeners, bound, places, entropy)?);
         let control = control_thread(&core).map_err(StartError::Thread)?;
+        let bus = core.cluster.as_ref().zip(connect);
+        let bus = bus.map(|(cluster, connect)| Bus::start(&core, cluster, connect, runtime.handle()));
         Ok(Self {
             admin: address_of(admin.as_ref()),
             otlp: address_of(otlp.as_ref()),
@@ -160,6 +167,7 @@ impl Node {
             listeners,
             workers: vec![control, keeper],
             runtime_checked: Arc::new(AtomicBool::new(true)),
+            bus: Mutex::new(bus),
             snapshot: Mutex::new(setup.snapshot),
             runtime,
         })
@@ -245,6 +253,7 @@ impl Node {
             listeners,
             workers,
             runtime_checked: _,
+            bus,
             snapshot,
             http,
             runtime,
@@ -261,6 +270,10 @@ impl Node {
         if let Some(spans) = &core.spans {
             runtime.block_on(spans.flush());
         }
+        if let Some(bus) = bus.into_inner().expect("no panics while held") {
+            end_shared_writes(&core);
+            runtime.block_on(bus.leave());
+        }
         workers.into_iter().for_each(Worker::stop);
         // Abandoned fetches could still fill the cache.
         runtime.shutdown_timeout(TASKS_END);
@@ -268,6 +281,14 @@ impl Node {
         let kept = snapshot.map_or(Ok(()), |snapshot| snapshot::keep(&snapshot, &core));
         Stopped { snapshot_error: kept.err() }
     }
+}
+
+/// Ends all writes to shared backends, so that what may still land is announced.
+fn end_shared_writes(core: &Core) {
+    let shared = core.cluster.iter().flat_map(|cluster| cluster.shared_backends());
+    shared.filter_map(|backend| core.backend(backend)).for_each(|backend| {
+        backend.shut_down();
+    });
 }
 
 /// Starts the control thread, which also ends clients' batches, fades hot keys and takes the
@@ -363,6 +384,7 @@ struct Parts {
     recording: Arc<Recording>,
     backends: Vec<Option<Arc<BackendDriver>>>,
     schedulers: Arc<[Arc<Scheduler>]>,
+    cluster: Option<Arc<Cluster>>,
     buffers: Arc<Buffers>,
     background: Arc<BackgroundTasks>,
     spans: Option<Arc<Spans>>,
@@ -376,13 +398,16 @@ impl Parts {
         let recording = Arc::new(Recording::new());
         let spans = setup.spans.as_ref();
         let spans = spans.map(|export| Spans::start(export, setup.access.scheme(), runtime)).transpose()?;
-        let backends = backends(setup, &engine, &shadow, &recording, spans.as_ref(), runtime)?;
+        let cluster = setup.cluster.clone();
+        let cluster = cluster.map(|of| Cluster::new(of, &setup.backends, engine.clock, &engine.entropy));
+        let backends =
+            backends(setup, &engine, (&shadow, &recording), (spans.as_ref(), cluster.as_ref()), runtime)?;
         let schedulers = schedulers(&setup.schedulers, &engine)?;
         let buffers = Buffers::new(setup.buffers_bytes_max);
         let tickets: usize = schedulers.iter().map(|scheduler| scheduler.bytes_max()).sum();
         buffers.add_uncounted((tickets + spans.as_ref().map_or(0, |_| SPANS_BYTES_MAX)) as u64);
         let background = Arc::new(BackgroundTasks::new(Arc::clone(&engine.cache)));
-        Ok(Self { engine, shadow, recording, backends, schedulers, buffers, background, spans })
+        Ok(Self { engine, shadow, recording, backends, schedulers, cluster, buffers, background, spans })
     }
 
     /// Returns the parts of the node that the housekeeper works on.
@@ -454,7 +479,8 @@ impl Parts {
         let instances = instances_of(setup);
         let actuator = self.actuator(setup, &instances, keeper);
         let counters = self.counters(&names, tenancy.as_ref());
-        let Self { engine, shadow, recording, backends, schedulers, buffers, background, spans } = self;
+        let Self { engine, shadow, recording, backends, schedulers, cluster, buffers, background, spans } =
+            self;
         let Engine { clock, entropy, policy, budgets, cache, memory: _, network, times } = engine;
         let levels = levels(setup, policy, budgets, &names, tenancy.clone().zip(counters.clone()))?;
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
@@ -478,6 +504,7 @@ impl Parts {
             deadline_rules: DeadlineRules::new(setup.deadlines.clone()),
             deadlines,
             schedulers,
+            cluster,
             tenancy,
             network,
             counters,
@@ -626,9 +653,8 @@ fn names(setup: &Setup) -> Names {
 fn backends(
     setup: &Setup,
     engine: &Engine,
-    shadow: &Arc<Shadow>,
-    recording: &Arc<Recording>,
-    spans: Option<&Arc<Spans>>,
+    (shadow, recording): (&Arc<Shadow>, &Arc<Recording>),
+    (spans, cluster): (Option<&Arc<Spans>>, Option<&Arc<Cluster>>),
     runtime: &Handle,
 ) -> Result<Vec<Option<Arc<BackendDriver>>>, StartError> {
     let start = |(index, backend): (usize, &crate::setup::BackendSetup)| {
@@ -662,6 +688,7 @@ fn backends(
             network: engine.network.clone(),
             replicas: backend.stores.clone(),
             schedulers,
+            cluster: cluster.cloned(),
             recording: Arc::clone(recording),
             spans: spans.map(|spans| {
                 let (stores, servers) = (&backend.stores, &backend.servers);

@@ -94,5 +94,8 @@ pub(super) fn apply(
             driver.set_times(times);
         }
     }
+    if let (Some(setup), Some(cluster)) = (&changes.cluster, &core.cluster) {
+        cluster.set_nodes(setup.nodes.clone());
+    }
     Ok(())
 }
