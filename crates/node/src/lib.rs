@@ -16,7 +16,9 @@
 
 mod admin;
 mod backend;
+mod bus;
 mod classes;
+mod cluster;
 mod control;
 mod core;
 mod dashboard;

@@ -72,6 +72,9 @@ pub enum StartError {
     /// Spans cannot be exported as configured.
     #[error(transparent)]
     Spans(#[from] SpanExportError),
+    /// The bus of the cluster cannot be used as configured.
+    #[error("[cluster] bus: {0}")]
+    Bus(String),
     /// The snapshot's file cannot be written.
     #[error(
         "the snapshot {path} cannot be written: {error}; make its directory, writable for this user, or choose another path \
