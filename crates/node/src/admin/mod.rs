@@ -2,6 +2,7 @@
 
 mod aside;
 mod backends;
+mod cluster;
 mod control;
 mod events;
 mod history;
@@ -35,6 +36,7 @@ use sherwood_ports::http::{Problem, form};
 
 pub(crate) use events::STREAMS_MAX;
 pub(crate) use hot_keys::tells_keys;
+pub(crate) use invalidate::Selection;
 
 use crate::core::Core;
 use crate::observe::metrics;

@@ -10,8 +10,8 @@ use axum::routing::{MethodFilter, on};
 
 use super::operation::{Operation, Route, document};
 use super::{
-    backends, control, events, exposition, history, hot_keys, invalidate, key_view, keys, mrc, partitions,
-    ready, recording, reload, replication, standing, status_page, tenants,
+    backends, cluster, control, events, exposition, history, hot_keys, invalidate, key_view, keys, mrc,
+    partitions, ready, recording, reload, replication, standing, status_page, tenants,
 };
 use crate::control::{ControlView, DivisionView, ReplicationView, SaidTrade, TenantsView};
 use crate::core::Core;
@@ -321,6 +321,13 @@ fn node(routes: Routes) -> Routes {
                 .query::<history::Asked>()
                 .answers::<history::HistoryView>()
                 .refuses(400, "There is no history with this step."),
+        )
+        .get(
+            "/v1/cluster",
+            cluster::show,
+            op("cluster", "The other nodes of the cluster, and the trust in shared backends")
+                .answers::<cluster::ClusterView>()
+                .refuses(404, "The node has no [cluster]."),
         )
         .get(
             "/v1/backends",

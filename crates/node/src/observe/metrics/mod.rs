@@ -1,6 +1,7 @@
 //! Metrics for Prometheus, read from the counters on request.
 
 mod attempts;
+mod cluster;
 mod format;
 mod listeners;
 mod process;
@@ -93,6 +94,7 @@ impl Collector for Reading {
         query_times::encode(&*self.times, &mut encoder)?;
         tenants::encode(&self.core, &mut encoder)?;
         traces::encode(&self.core, &mut encoder)?;
+        cluster::encode(&self.core, &mut encoder)?;
         let (policy, decisions) = {
             let control = self.core.control();
             (control.policy().to_owned(), control.decisions())
