@@ -19,6 +19,7 @@ mod hash;
 pub mod history;
 mod hot_keys;
 mod ids;
+mod latency_bucket;
 pub mod misread;
 mod nearest;
 mod percent;
@@ -46,6 +47,7 @@ pub use demand_meter::{CoreCounts, DemandMeter};
 pub use hash::SeededState;
 pub use hot_keys::{HotKey, HotKeys};
 pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
+pub use latency_bucket::LatencyBucket;
 pub use nearest::{did_you_mean, nearest};
 pub use percent::{Percent, PercentError};
 pub use plan::{BackendPlan, CachePlan, Copies, Plan};
@@ -60,4 +62,7 @@ pub use tier_window::TierWindow;
 pub use time::Instant;
 pub use token_bucket::TokenBucket;
 pub use traces::{SpanCounts, SpanRole, TraceSpan, TracedRequest, Traces};
-pub use window::{Band, RequestSelection, RequestSnapshot, RequestWindow, WindowOptions};
+pub use window::{
+    Band, CollectedRequests, RequestCollector, RequestCount, RequestSelection, RequestSnapshot,
+    RequestWindow, WindowOptions,
+};

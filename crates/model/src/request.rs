@@ -24,7 +24,13 @@ impl FinishedRequest {
     /// Returns a request of tenant 0 that took `latency` and whose slowest query was to `blocking`.
     #[must_use]
     pub fn new(latency: Duration, blocking: Option<BackendId>) -> Self {
-        let latency_us = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+        Self::of_micros(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), blocking)
+    }
+
+    /// Returns a request of tenant 0 that took `latency_us` microseconds and whose slowest query was
+    /// to `blocking`.
+    #[must_use]
+    pub fn of_micros(latency_us: u32, blocking: Option<BackendId>) -> Self {
         let blocking = blocking.map_or(NO_BACKEND, |backend| backend.0);
         Self { latency_us, tenant: TenantId(0), blocking }
     }
@@ -33,6 +39,12 @@ impl FinishedRequest {
     #[must_use]
     pub fn of(self, tenant: TenantId) -> Self {
         Self { tenant, ..self }
+    }
+
+    /// Returns the request with the ids that `tenant` and `blocking` have elsewhere.
+    #[must_use]
+    pub fn with(self, tenant: TenantId, blocking: Option<BackendId>) -> Self {
+        Self { tenant, ..Self::of_micros(self.latency_us, blocking) }
     }
 
     /// Backend of the slowest query, as computed by [`RequestEnd`]. None for a request without

@@ -6,15 +6,19 @@
 //! finished request takes eight bytes, so up to a million are kept exactly; a busier window counts
 //! requests per time slot, blocking backend and latency bucket.
 
+mod collector;
 mod snapshot;
+mod table;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
+pub use collector::{CollectedRequests, RequestCollector, RequestCount};
 pub use snapshot::{Band, RequestSelection, RequestSnapshot};
 
 use self::snapshot::Cell;
-use crate::{BackendId, FinishedRequest, Instant, TenantId};
+use self::table::Table;
+use crate::{FinishedRequest, Instant, TenantId};
 
 /// Parameters of a [`RequestWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,15 +71,6 @@ struct Slot {
     table: Table,
 }
 
-/// Number of requests by tenant, blocking backend and middle of the latency bucket.
-type Table = BTreeMap<(Sender, u32), u64>;
-/// Tenant and blocking backend.
-type Sender = (TenantId, Option<BackendId>);
-
-/// Largest number of cells of a table: four times those of 20 backends with 200 buckets each; about
-/// half a megabyte.
-const CELLS_MAX: usize = 16_384;
-
 impl RequestWindow {
     /// Returns an empty window.
     ///
@@ -107,7 +102,7 @@ impl RequestWindow {
     /// even if few are held, which costs less where most requests are hits of a cache.
     pub fn record_times(&mut self, now: Instant, at: Instant, request: FinishedRequest, times: u64) -> bool {
         let Some(slot) = self.slot_at(now, at, times) else { return false };
-        count(&mut slot.table, request, times);
+        slot.table.add(request, times);
         true
     }
 
@@ -226,7 +221,7 @@ impl RequestWindow {
             if let Some(newest) = self.slots.back_mut() {
                 newest.exact.shrink_to_fit();
             }
-            self.slots.insert(position, Slot { number, exact: Vec::new(), table: Table::new() });
+            self.slots.insert(position, Slot { number, exact: Vec::new(), table: Table::default() });
         }
         &mut self.slots[position]
     }
@@ -238,36 +233,8 @@ impl Slot {
         let exact = self.exact.iter();
         let exact = exact.map(|request| (request.tenant, (request.latency_us, request.blocking(), 1)));
         let counted = self.table.iter();
-        exact.chain(counted.map(|(&((tenant, backend), middle), &n)| (tenant, (middle, backend, n))))
+        exact.chain(counted.map(|(tenant, backend, middle, n)| (tenant, (middle, backend, n))))
     }
-}
-
-fn count(table: &mut Table, request: FinishedRequest, times: u64) {
-    let cell = ((request.tenant, request.blocking()), bucket_middle(request.latency_us));
-    if table.len() >= CELLS_MAX
-        && !table.contains_key(&cell)
-        && let Some(nearest) = nearest(table, cell)
-    {
-        *table.get_mut(&nearest).expect("it was found there") += times;
-        return;
-    }
-    *table.entry(cell).or_default() += times;
-}
-
-/// Returns the cell of `table` with the same tenant and backend as `cell` and the nearest latency.
-fn nearest(table: &Table, cell: (Sender, u32)) -> Option<(Sender, u32)> {
-    let (sender, middle) = cell;
-    let below = table.range((sender, 0)..cell).next_back();
-    let above = table.range(cell..=(sender, u32::MAX)).next();
-    below.into_iter().chain(above).map(|(&cell, _)| cell).min_by_key(|cell| cell.1.abs_diff(middle))
-}
-
-/// Middle of the bucket of a latency: 2^6 buckets to a power of two, so a value differs from its
-/// bucket's middle by at most 1/128 of the value.
-fn bucket_middle(latency_us: u32) -> u32 {
-    let width_power = (32 - latency_us.leading_zeros()).saturating_sub(7);
-    let low = latency_us >> width_power << width_power;
-    low + (1u32 << width_power) / 2
 }
 
 #[cfg(test)]
