@@ -12,6 +12,9 @@ const SAMPLED_MIN: f64 = 200.0;
 /// Sizes that differ by less than this fraction of themselves count as one in a mean; a sampled
 /// curve has no finer resolution.
 const MEAN_STEP: u64 = 32;
+/// Smallest error of a curve with fewer points; that of a sample of 200 look-ups is a hundred times
+/// as large.
+const ERROR_MIN: f64 = 1.0 / 8_192.0;
 
 /// Miss ratios by size: 1 at 0 bytes, linear between two points, non-increasing, constant after the
 /// last.
@@ -94,6 +97,31 @@ impl MissRatioCurve {
         Some(Self::new(sizes.into_iter().map(|size| (size, misses(size) / look_ups))))
     }
 
+    /// Returns the curve with at most `points_max` of its points, or two if that is less: so many
+    /// that the ratio at any size differs by at most a given error, the smallest of 2^-13, 2^-12 and
+    /// so on to 1 that suffices. Up to 14 passes over the points.
+    ///
+    /// ```
+    /// use sherwood_policy::MissRatioCurve;
+    /// let bends_once = MissRatioCurve::new([(100, 0.5), (200, 0.45), (300, 0.4)]);
+    /// assert_eq!(bends_once.simplified(3), MissRatioCurve::new([(100, 0.5), (300, 0.4)]));
+    /// ```
+    #[must_use]
+    pub fn simplified(&self, points_max: usize) -> Self {
+        let (mut points, mut error) = (self.points.clone(), ERROR_MIN);
+        while points.len() > points_max.max(2) && error <= 1.0 {
+            points = within(&self.points, error);
+            error *= 2.0;
+        }
+        Self { points }
+    }
+
+    /// The points, each (bytes, miss ratio), in the order of sizes; the first is (0, 1).
+    #[must_use]
+    pub fn points(&self) -> &[(u64, f64)] {
+        &self.points
+    }
+
     fn sizes(&self) -> impl Iterator<Item = u64> {
         self.points.iter().map(|&(size, _)| size)
     }
@@ -166,6 +194,26 @@ fn thinned(sizes: &[u64]) -> Vec<u64> {
     kept
 }
 
+/// Some of the `points` of a curve, of which there is one: the lines between them pass all others
+/// at a distance of at most `error`.
+fn within(points: &[(u64, f64)], error: f64) -> Vec<(u64, f64)> {
+    let mut kept = vec![points[0]];
+    // Slopes of lines from the last kept point that pass all later ones closely enough.
+    let (mut least, mut most) = (f64::NEG_INFINITY, f64::INFINITY);
+    for two in points.windows(2) {
+        let (before, (bytes, ratio)) = (two[0], two[1]);
+        let slope = |from: (u64, f64), ratio: f64| (ratio - from.1) / (bytes - from.0) as f64;
+        let mut from = kept[kept.len() - 1];
+        if !(least..=most).contains(&slope(from, ratio)) {
+            kept.push(before);
+            (from, least, most) = (before, f64::NEG_INFINITY, f64::INFINITY);
+        }
+        (least, most) = (least.max(slope(from, ratio - error)), most.min(slope(from, ratio + error)));
+    }
+    kept.extend(points.get(1..).and_then(<[_]>::last));
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +261,23 @@ mod tests {
             let [before, after] = [size - size / 15, size + size / 15 + 1];
             prop_assert!(mean.at(size) <= one.at(before).max(other.at(before)) + 1e-9);
             prop_assert!(mean.at(size) >= one.at(after).min(other.at(after)) - 1e-9);
+        }
+
+        #[test]
+        fn simplified_curve_has_few_points_and_stays_within_its_error(
+            points in prop::collection::vec((0..100_000_u64, 0.0..1.0_f64), 0..60), points_max in 0..40_usize,
+        ) {
+            let mut points = points;
+            points.sort_by_key(|&(bytes, _)| bytes);
+            let curve = MissRatioCurve::new(points);
+            let few = curve.simplified(points_max);
+            prop_assert!(few.points.len() <= points_max.max(2));
+            prop_assert!(few.points.iter().all(|point| curve.points.contains(point)));
+            for error in (0..=13).map(|power| 1.0 / f64::from(1 << power)) {
+                let close = MissRatioCurve { points: within(&curve.points, error) };
+                let off = |&(size, ratio): &(u64, f64)| (close.at(size) - ratio).abs() <= error + 1e-9;
+                prop_assert!(curve.points.iter().all(off));
+            }
         }
 
         #[test]
