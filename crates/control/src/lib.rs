@@ -26,6 +26,7 @@ mod acts;
 mod admission;
 mod beta;
 mod check;
+pub mod cluster;
 mod control_loop;
 mod following;
 mod history;

@@ -132,6 +132,18 @@ impl CollectedRequests {
         }
     }
 
+    /// Returns each request changed by `change`, in the same order.
+    #[must_use]
+    pub fn map(self, mut change: impl FnMut(FinishedRequest) -> FinishedRequest) -> Self {
+        match self {
+            Self::Each(each) => Self::Each(each.into_iter().map(change).collect()),
+            Self::Counted(counts) => {
+                let changed = |of: RequestCount| RequestCount { request: change(of.request), ..of };
+                Self::Counted(counts.into_iter().map(changed).collect())
+            }
+        }
+    }
+
     /// The requests that are kept one by one, or none.
     #[must_use]
     pub fn each(&self) -> &[FinishedRequest] {
