@@ -111,6 +111,11 @@ impl Merger {
         }
         merged
     }
+
+    /// Forgets a node, whose next report counts as its first one.
+    pub fn forget(&mut self, node: &str) {
+        self.last.remove(node);
+    }
 }
 
 /// Merges the reports of nodes whose caches have `total_bytes` each. Shadow hits are estimated from

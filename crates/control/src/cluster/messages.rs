@@ -17,6 +17,14 @@ pub struct Stamp {
     pub number: u64,
 }
 
+impl Stamp {
+    /// Returns true unless the `last` message of the sender is of the same incarnation and has the
+    /// same or a later number.
+    pub(super) fn is_after(self, last: Option<Self>) -> bool {
+        last.is_none_or(|last| last.incarnation != self.incarnation || last.number < self.number)
+    }
+}
+
 /// Statistics of one node, published once a second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeStatistics {
