@@ -22,6 +22,8 @@ mod look_ups;
 mod members;
 mod messages;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
