@@ -51,6 +51,9 @@ pub(super) fn since(counts: &[Counts], earlier: &[Counts]) -> Vec<Counts> {
     counts.iter().zip(earlier).map(|(counts, earlier)| counts.since(*earlier)).collect()
 }
 
+/// Number of sources that are no followed nodes: the node's own look-ups, and those that it merges.
+pub(super) const OWN_SOURCES: usize = 2;
+
 /// Counters of a source at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
@@ -70,9 +73,18 @@ pub(super) struct DecidedCounts {
 }
 
 impl DecidedCounts {
-    /// Returns counters of zero for so many partitions. `sources` have counted since these readings.
-    pub(super) fn new(partitions: usize, sources: Vec<Option<Reading>>) -> Self {
-        Self { total: vec![Counts::default(); partitions], last: sources }
+    /// Returns counters of zero for so many partitions. The first sources have counted since these
+    /// `readings`; so many further ones are `followed` nodes.
+    pub(super) fn new(partitions: usize, readings: Vec<Option<Reading>>, followed: usize) -> Self {
+        let mut counts = Self { total: vec![Counts::default(); partitions], last: readings };
+        counts.replace_followed(followed);
+        counts
+    }
+
+    /// Replaces the followed nodes by others of which nothing is known.
+    pub(super) fn replace_followed(&mut self, followed: usize) {
+        self.last.truncate(OWN_SOURCES);
+        self.last.resize(OWN_SOURCES + followed, None);
     }
 
     /// Advances by the source at `chosen`, and returns by how much. A source without a reading at

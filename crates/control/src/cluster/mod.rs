@@ -33,7 +33,7 @@ use sherwood_model::{CollectedRequests, Instant, RequestSelection, RequestSnapsh
 use sherwood_policy::{Needs, Observation, RequestLog};
 
 use crate::{Merged, MergedNames, Merger, Report, followed};
-use look_ups::{Counts, DecidedCounts, Reading};
+use look_ups::{Counts, DecidedCounts, OWN_SOURCES, Reading};
 pub use members::{KnownNames, Members};
 pub use messages::{Ignored, NodeStatistics, PartitionSnapshot, RequestsSnapshot, Snapshot, Stamp};
 pub use snapshot::{Lack, SnapshotDraft};
@@ -73,9 +73,9 @@ pub enum Source {
     },
     /// The node's own observations alone.
     Own {
-        /// Observations that the followed node's snapshot lacks; none if there are no statistics
-        /// that are young enough.
-        lacks: Option<Lack>,
+        /// The statistics node that would be followed, and what its snapshot lacks; none if there
+        /// are no statistics that are young enough.
+        lacks: Option<(String, Lack)>,
     },
 }
 
@@ -135,7 +135,7 @@ impl Choice {
         match self {
             Self::Own => 0,
             Self::All => 1,
-            Self::Snapshot(position) => 2 + position,
+            Self::Snapshot(position) => OWN_SOURCES + position,
         }
     }
 }
@@ -181,8 +181,7 @@ impl ClusterStatistics {
     pub fn new(members: Members, names: KnownNames, rbc_window: Duration, incarnation: u64) -> Self {
         let partitions = names.partitions().len();
         let zeros = vec![Counts::default(); partitions];
-        let mut sources = vec![Some(Reading { incarnation: 0, counts: zeros.clone() }); 2];
-        sources.resize(2 + members.statistics.len(), None);
+        let sources = vec![Some(Reading { incarnation: 0, counts: zeros.clone() }); OWN_SOURCES];
         Self {
             names: Arc::new(names),
             incarnation,
@@ -194,7 +193,7 @@ impl ClusterStatistics {
             merged: zeros.clone(),
             snapshots: vec![None; members.statistics.len()],
             own: zeros,
-            decided: DecidedCounts::new(partitions, sources),
+            decided: DecidedCounts::new(partitions, sources, members.statistics.len()),
             members,
         }
     }
@@ -203,6 +202,19 @@ impl ClusterStatistics {
     #[must_use]
     pub fn members(&self) -> &Members {
         &self.members
+    }
+
+    /// Replaces the nodes of the cluster, of which this node is still one. What is known of the nodes
+    /// that stay is kept.
+    pub fn set_nodes(&mut self, nodes: Vec<String>, statistics: Vec<String>) {
+        let old = std::mem::take(&mut self.members);
+        let mut heard: BTreeMap<_, _> = old.nodes.into_iter().zip(self.heard.drain(..)).collect();
+        self.heard = nodes.iter().map(|node| heard.remove(node).flatten()).collect();
+        let mut snapshots: BTreeMap<_, _> =
+            old.statistics.into_iter().zip(self.snapshots.drain(..)).collect();
+        self.snapshots = statistics.iter().map(|node| snapshots.remove(node).flatten()).collect();
+        self.decided.replace_followed(statistics.len());
+        self.members = Members { own: old.own, nodes, statistics };
     }
 
     /// Returns the statistics that this node sends to all, of its requests since the last call and
@@ -309,7 +321,9 @@ impl ClusterStatistics {
     #[must_use]
     pub fn source(&self, now: Instant, wants: &Wants) -> Source {
         match self.choose(now, wants) {
-            (Choice::Own, lacks) => Source::Own { lacks },
+            (Choice::Own, lacks) => Source::Own {
+                lacks: lacks.map(|(position, lack)| (self.members.statistics[position].clone(), lack)),
+            },
             (Choice::All, _) => {
                 Source::All { nodes: self.fresh(now).map(|heard| heard.report.node.clone()).collect() }
             }
@@ -390,7 +404,9 @@ impl ClusterStatistics {
         Some(Reading { incarnation: snapshot.stamp.incarnation, counts })
     }
 
-    fn choose(&self, now: Instant, wants: &Wants) -> (Choice, Option<Lack>) {
+    /// Returns the source for decisions, and the position of a statistics node that is not followed
+    /// because its snapshot lacks something.
+    fn choose(&self, now: Instant, wants: &Wants) -> (Choice, Option<(usize, Lack)>) {
         let Members { own, statistics, .. } = &self.members;
         if statistics.is_empty() {
             let is_published = self.fresh(now).any(|heard| heard.report.node == *own);
@@ -399,7 +415,10 @@ impl ClusterStatistics {
         let usable = (0..statistics.len()).map(|position| self.usable(now, position));
         let Some(position) = followed(now, usable) else { return (Choice::Own, None) };
         let lack = self.snapshots[position].as_ref().and_then(|(_, of)| of.lack(wants, &self.names));
-        if lack.is_some() { (Choice::Own, lack) } else { (Choice::Snapshot(position), None) }
+        match lack {
+            Some(lack) => (Choice::Own, Some((position, lack))),
+            None => (Choice::Snapshot(position), None),
+        }
     }
 
     /// Returns the arrival of a statistics node's latest snapshot; none if it contains no message

@@ -80,7 +80,7 @@ fn second(
                 let _ = node.statistics.handle_batch(at, name, &message);
             }
             if let Some(snapshot) = snapshot.clone().filter(|_| from == to || arrives(from, to)) {
-                node.statistics.handle_snapshot(at, name, snapshot).unwrap();
+                let _ = node.statistics.handle_snapshot(at, name, snapshot);
             }
         }
     }
@@ -202,7 +202,7 @@ fn node_whose_policy_needs_more_than_the_snapshot_has_decides_on_its_own() {
         let source = nodes[1].statistics.source(now, &wants);
         assert_eq!(nodes[1].statistics.requests(now, &wants).is_none(), matches!(source, Source::Own { .. }));
         match source {
-            Source::Own { lacks } => lacks.map(|lack| lack.to_string()),
+            Source::Own { lacks } => lacks.map(|(node, lack)| format!("{node}: {lack}")),
             _ => None,
         }
     };
@@ -210,12 +210,12 @@ fn node_whose_policy_needs_more_than_the_snapshot_has_decides_on_its_own() {
     let lacked = |change: &dyn Fn(&mut Wants), text: &str| assert_eq!(lack(change).as_deref(), Some(text));
     lacked(
         &|wants| wants.needs.bands.push(Band::TAIL),
-        "blocking counts between the percentiles 98.5 and 99.5",
+        "a: blocking counts between the percentiles 98.5 and 99.5",
     );
-    lacked(&|wants| wants.needs.quantile = Some(0.5), "the quantile 0.5 of latency");
-    lacked(&|wants| wants.by_tenant = true, "requests of the tenant \"default\" alone");
-    lacked(&|wants| wants.needs.miss_ratio_curves = true, "miss ratio curves");
-    lacked(&|wants| wants.needs.shadow_ratio = Some(0.01), "hits of shadow queues of 0.01 of the cache");
+    lacked(&|wants| wants.needs.quantile = Some(0.5), "a: the quantile 0.5 of latency");
+    lacked(&|wants| wants.by_tenant = true, "a: requests of the tenant \"default\" alone");
+    lacked(&|wants| wants.needs.miss_ratio_curves = true, "a: miss ratio curves");
+    lacked(&|wants| wants.needs.shadow_ratio = Some(0.01), "a: hits of shadow queues of 0.01 of the cache");
     assert_eq!(lack(&|wants| wants.needs = Needs::default()), None, "a policy without needs");
 }
 
@@ -299,6 +299,27 @@ fn messages_of_unknown_nodes_repeated_ones_and_impossible_ones_are_left_out() {
     let mut follower = ClusterStatistics::new(members("b", &["a"]), names(), WINDOW, 1);
     assert_eq!(follower.handle_batch(now, "c", &at(1, 1)), Err(Ignored::NotStatistics));
     assert_eq!(follower.begin_snapshot(now, &wants(), TOTAL).map(|_| ()), None);
+}
+
+#[test]
+fn nodes_that_stay_are_known_after_a_change_of_nodes() {
+    let mut nodes = cluster(&["b", "a"]);
+    for at in 1..=3 {
+        second(&mut nodes, Instant::from_secs(at), &wants(), |_, _| true);
+    }
+    let now = Instant::from_secs(3);
+    assert_eq!(followed_node(&nodes[2], now), Some("b".to_owned()));
+    let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    nodes[2].statistics.set_nodes(of(&["d", "c", "a"]), of(&["d", "a"]));
+    assert_eq!(followed_node(&nodes[2], now), Some("a".to_owned()));
+    let snapshot = Snapshot { stamp: Stamp { incarnation: 1, number: 99 }, ..Snapshot::default() };
+    let refused = nodes[2].statistics.handle_snapshot(now, "b", snapshot);
+    assert_eq!(refused, Err(Ignored::UnknownNode));
+    nodes[0].statistics.set_nodes(of(&["c", "a"]), Vec::new());
+    assert_eq!(source(&nodes[0], now), Source::All { nodes: of(&["c", "a"]) });
+    assert_eq!(look_ups(&mut nodes[0], now, 0), (70, 15), "of all since the start");
+    second(&mut nodes, Instant::from_secs(4), &wants(), |_, _| true);
+    assert_eq!(look_ups(&mut nodes[0], Instant::from_secs(4), 0), (90, 30), "of two nodes");
 }
 
 /// Hits and shadow hits of the first partition on which a node decides.
