@@ -135,6 +135,18 @@ pub trait Backends: Send + Sync {
     /// nothing else.
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
 
+    /// Calls `change` like [`write`](Self::write), which stores `key` if the cache does not have it:
+    /// the client has read the value from its store, and has not changed that.
+    fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+        self.write(partition, key, change);
+    }
+
+    /// Drops the cached value of a key of a shared partition if changes of other nodes may be
+    /// missing, so that it may not be used.
+    fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
+        let _ = (partition, key);
+    }
+
     /// Calls `change`, which changes the keys `written` and flushes the partitions `flushed` as of
     /// the time `at`, exactly once, and fences all of them like [`write`](Self::write) and
     /// [`flush`](Self::flush).

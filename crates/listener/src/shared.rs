@@ -83,17 +83,34 @@ impl Service {
         self.standing(slot).map_or(total_bytes, |standing| standing.cache_bytes)
     }
 
+    /// Returns the target of a key and the key without its prefix; none if no prefix matches. A
+    /// cached value that may not be trusted is dropped first.
+    pub(super) fn find<'k>(&self, routing: &Routing, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
+        let (target, name) = routing.find(key)?;
+        self.drop_untrusted(target, name);
+        Some((target, name))
+    }
+
+    /// Drops the cached value of a key if other nodes cache it, too, and may have changed it. The
+    /// caller holds no lock of the cache.
+    pub(super) fn drop_untrusted(&self, target: Target, name: &[u8]) {
+        if target.shared
+            && let Some(backends) = &self.backends
+        {
+            backends.drop_untrusted(target.partition, name);
+        }
+    }
+
     /// Makes a change to `key` in the cache that fetches in flight must not undo.
     pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
         let Some(backends) = &self.backends else { return change() };
-        let mut change = Some(change);
-        let mut result = None;
-        backends.write(target.partition, key, &mut || {
-            if let Some(change) = change.take() {
-                result = Some(change());
-            }
-        });
-        result.expect("`Backends::write` calls the change")
+        once(change, |change| backends.write(target.partition, key, change))
+    }
+
+    /// Stores a value for `key` if the cache has none, as clients do after a miss.
+    pub(super) fn fill<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
+        let Some(backends) = &self.backends else { return change() };
+        once(change, |change| backends.fill(target.partition, key, change))
     }
 
     /// Returns bytes, items, evictions and expirations of the cache, summed over the partitions of
@@ -110,6 +127,17 @@ impl Service {
             },
         )
     }
+}
+
+/// Returns the result of a change that `make` calls once.
+fn once<R>(change: impl FnOnce() -> R, make: impl FnOnce(&mut dyn FnMut())) -> R {
+    let (mut change, mut result) = (Some(change), None);
+    make(&mut || {
+        if let Some(change) = change.take() {
+            result = Some(change());
+        }
+    });
+    result.expect("the backends call the change")
 }
 
 /// A bound on concurrent connections, shared by several listeners.

@@ -206,6 +206,7 @@ pub(super) fn target(partition: u16) -> Target {
         tenant: TenantId(0),
         read_through: false,
         write_through: false,
+        shared: false,
     }
 }
 

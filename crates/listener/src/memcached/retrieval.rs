@@ -105,7 +105,7 @@ impl Session<'_> {
         out: &mut Output,
     ) {
         self.counters.increment(Count::CmdGet);
-        let Some((target, name)) = self.routing.find(key) else {
+        let Some((target, name)) = self.find(key) else {
             self.counters.increment(Count::GetMisses);
             return;
         };

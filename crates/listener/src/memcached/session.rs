@@ -131,11 +131,22 @@ impl Session<'_> {
         }
     }
 
+    /// Returns the target of a key and the key without its prefix; see [`Service::find`].
+    ///
+    /// [`Service::find`]: crate::Service::find
+    pub(super) fn find<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
+        self.shared.service.find(self.routing, key)
+    }
+
     fn store(&self, moment: Moment, storage: &Storage<'_>, work: &mut Work) -> &'static [u8] {
         self.counters.increment(Count::CmdSet);
-        let Some((target, key)) = self.routing.find(storage.key) else { return NO_BACKEND };
+        let Some((target, key)) = self.find(storage.key) else { return NO_BACKEND };
         let store = || self.store_at(moment, target, key, storage, work);
-        let stored = self.shared.service.write(target, key, store);
+        let service = &self.shared.service;
+        let stored = match storage.verb {
+            StorageVerb::Add => service.fill(target, key, store),
+            _ => service.write(target, key, store),
+        };
         self.ended.note_set((target, key), stored.map(|answer| answer == reply::STORED));
         match stored {
             Ok(answer) => {
@@ -198,7 +209,7 @@ impl Session<'_> {
     pub(super) fn too_large(&self, moment: Moment, verb: StorageVerb, key: &[u8]) -> &'static [u8] {
         self.counters.increment(Count::StoreTooLarge);
         if verb == StorageVerb::Set
-            && let Some((target, key)) = self.routing.find(key)
+            && let Some((target, key)) = self.find(key)
         {
             self.remove(moment, target, key);
         }
@@ -224,7 +235,7 @@ impl Session<'_> {
             Delta::Increase(_) => (Count::IncrHits, Count::IncrMisses),
             Delta::Decrease(_) => (Count::DecrHits, Count::DecrMisses),
         };
-        let Some((target, key)) = self.routing.find(key) else {
+        let Some((target, key)) = self.find(key) else {
             self.counters.increment(misses);
             return Err(reply::NOT_FOUND);
         };
@@ -242,7 +253,7 @@ impl Session<'_> {
     }
 
     fn touch(&self, moment: Moment, key: &[u8], exptime: Exptime) -> &'static [u8] {
-        let found = self.routing.find(key);
+        let found = self.find(key);
         let touched = found.is_some_and(|(target, key)| {
             let touched = self.touch_at(moment, target, key, exptime);
             self.ended.note(target, Operation::Other, touched);
@@ -274,7 +285,7 @@ impl Session<'_> {
     }
 
     fn delete(&self, moment: Moment, key: &[u8]) -> &'static [u8] {
-        let found = self.routing.find(key);
+        let found = self.find(key);
         let removed = found.is_some_and(|(target, key)| {
             let removed = self.remove(moment, target, key);
             self.ended.note(target, Operation::Delete, removed);

@@ -107,7 +107,7 @@ impl Session<'_> {
     /// Returns the target of a key and the key without its prefix, if its partition is
     /// write-through.
     fn through<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
-        self.routing.find(key).filter(|(target, _)| target.write_through)
+        self.find(key).filter(|(target, _)| target.write_through)
     }
 
     fn put(&self, moment: Moment, target: Target, key: &[u8], storage: &Storage<'_>) -> Judged {

@@ -397,6 +397,7 @@ impl Session<'_> {
         let found = self.routing().find(key).and_then(|(target, name)| {
             let access = self.access_in_class(target, name);
             let (partition, read) = (target.partition, |item: Item<'_>| Old::of(item).map(read));
+            self.drop_untrusted(target, name);
             let found = match &self.exclusive {
                 None => self.shared.service.cache.get(partition, name, &access, read),
                 Some(exclusive) => exclusive.held.borrow_mut().get(partition, name, &access, read),
@@ -422,7 +423,16 @@ impl Session<'_> {
     /// Calls `read` with the item of a key, without counting as a use.
     pub(super) fn peek<R>(&self, key: &[u8], read: impl FnOnce(Old<'_>) -> R) -> Option<R> {
         let (target, name) = self.routing().find(key)?;
+        self.drop_untrusted(target, name);
         self.peek_at(target.partition, name, &self.access(), |item| Old::of(item).map(read))?
+    }
+
+    /// Drops the cached value of a key if it may not be trusted. A transaction, which holds locks of
+    /// the cache, has done so for its keys before.
+    fn drop_untrusted(&self, target: Target, name: &[u8]) {
+        if self.exclusive.is_none() {
+            self.shared.service.drop_untrusted(target, name);
+        }
     }
 
     /// Calls `read` with the item of a key of a partition, without counting as a use.
@@ -477,6 +487,7 @@ impl Session<'_> {
         decide: impl FnOnce(Option<Old<'_>>) -> (Change<'v>, R),
     ) -> Result<Changed<R>, Failure> {
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
+        self.drop_untrusted(target, name);
         let access = self.access();
         let partition = target.partition;
         let mut found = false;

@@ -380,7 +380,7 @@ impl Session<'_> {
         let added = match &self.exclusive {
             None => {
                 let cache = &self.shared.service.cache;
-                self.shared.service.write(target, name, || cache.add(target.partition, name, item, &access))
+                self.shared.service.fill(target, name, || cache.add(target.partition, name, item, &access))
             }
             Some(exclusive) => {
                 let add = |old: Option<Item<'_>>| match old {

@@ -150,7 +150,13 @@ fn cache(partitions: u16) -> Arc<Cache> {
 }
 
 fn target(partition: u16, read_through: bool) -> Target {
-    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through, write_through: false }
+    Target {
+        partition: PartitionId(partition),
+        tenant: TenantId(0),
+        read_through,
+        write_through: false,
+        shared: false,
+    }
 }
 
 /// Backends that have a value for every key but `none`, fail for `bad`, reject `late`, and record

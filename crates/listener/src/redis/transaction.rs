@@ -28,6 +28,7 @@ use super::table::Command;
 use crate::backends::FetchResult;
 use crate::output::Output;
 use crate::routing::Routing;
+use crate::shared::Service;
 use crate::work::COMMAND_MAX;
 
 const EXEC_ABORT: Failure = Failure::text("EXECABORT Transaction discarded because of previous errors.");
@@ -52,7 +53,9 @@ struct Keys<'k> {
 }
 
 impl<'k> Keys<'k> {
-    fn of(routing: &Routing, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
+    /// Returns the keys of queued commands and the watched ones. Drops cached values that may not be
+    /// trusted, before the locks are held.
+    fn of(service: &Service, routing: &Routing, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
         let mut keys = Self::default();
         for args in queue.iter() {
             let Some(command) = Command::of(args) else { continue };
@@ -61,7 +64,7 @@ impl<'k> Keys<'k> {
                 keys.flushed = routing.partitions();
             }
             for key in command.keys_of(args) {
-                let Some((target, name)) = routing.find(key) else { continue };
+                let Some((target, name)) = service.find(routing, key) else { continue };
                 keys.all.push((target.partition, name));
                 if writes {
                     keys.written.push((target.partition, name));
@@ -261,7 +264,7 @@ impl<'a> Session<'a> {
     ) {
         let watched = std::mem::take(&mut self.client.watched);
         let received = self.received.take();
-        let keys = Keys::of(self.routing(), &transaction.queue, &watched);
+        let keys = Keys::of(&self.shared.service, self.routing(), &transaction.queue, &watched);
         self.exclusively(&keys, fetched, &mut |session| {
             if !watched.iter().all(|watched| session.is_unchanged(watched)) {
                 return reply::null_array(out, session.version());

@@ -109,6 +109,7 @@ pub(crate) fn live(seed: u64, told: bool) -> Seen {
             tenant: TenantId(0),
             read_through,
             write_through,
+            shared: false,
         }),
         backends: Some(Arc::clone(backends) as Arc<dyn Backends>),
         connection_limit: Arc::new(ConnectionLimit::new(connections_max)),

@@ -35,7 +35,7 @@ impl Session<'_> {
             Delta::Increase(_) => (Count::IncrHits, Count::IncrMisses),
             Delta::Decrease(_) => (Count::DecrHits, Count::DecrMisses),
         };
-        let Some((target, key)) = self.routing.find(key) else {
+        let Some((target, key)) = self.find(key) else {
             self.counters.increment(misses);
             return Err(Status::NotFound.into());
         };

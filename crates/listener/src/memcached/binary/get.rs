@@ -26,7 +26,7 @@ impl Session<'_> {
         let Request { echo, quiet, .. } = *request;
         self.counters.increment(Count::CmdGet);
         let returned = if with_key { key } else { b"" };
-        let Some((target, name)) = self.routing.find(key) else {
+        let Some((target, name)) = self.find(key) else {
             self.counters.increment(Count::GetMisses);
             if !quiet {
                 response::miss(out, echo, returned);
@@ -80,7 +80,7 @@ impl Session<'_> {
         exptime: Exptime,
         out: &mut Vec<u8>,
     ) {
-        let touched = self.routing.find(key).and_then(|(target, name)| {
+        let touched = self.find(key).and_then(|(target, name)| {
             let (cache, access) = (&self.shared.service.cache, access(moment));
             // A touch changes neither.
             let seen = cache.peek(target.partition, name, &access, |item| (item.flags, item.cas));

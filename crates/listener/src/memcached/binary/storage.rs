@@ -25,9 +25,13 @@ impl Session<'_> {
         work: &mut Work,
     ) -> Result<u64, Failure> {
         self.counters.increment(Count::CmdSet);
-        let (target, key) = self.routing.find(storage.key).ok_or(NO_BACKEND)?;
+        let (target, key) = self.find(storage.key).ok_or(NO_BACKEND)?;
         let store = || self.store_binary_at(moment, target, key, (storage, cas), work);
-        let stored = self.shared.service.write(target, key, store);
+        let service = &self.shared.service;
+        let stored = match storage.verb {
+            StorageVerb::Add => service.fill(target, key, store),
+            _ => service.write(target, key, store),
+        };
         self.ended.note_set((target, key), stored.map(|executed| executed.is_ok()));
         let executed = stored.map_err(|refused| self.binary_refused(refused))?;
         self.count_store(storage.verb, executed);
@@ -80,7 +84,7 @@ impl Session<'_> {
     }
 
     pub(super) fn binary_delete(&self, moment: Moment, key: &[u8], cas: u64) -> Result<u64, Failure> {
-        let removed = match self.routing.find(key) {
+        let removed = match self.find(key) {
             Some((target, key)) => {
                 let removed = self.remove_if(moment, target, key, cas);
                 self.ended.note(target, Operation::Delete, removed.is_ok());

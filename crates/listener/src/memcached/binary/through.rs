@@ -70,7 +70,7 @@ impl Session<'_> {
         else {
             return None;
         };
-        let (target, name) = self.routing.find(key).filter(|(target, _)| target.write_through)?;
+        let (target, name) = self.find(key).filter(|(target, _)| target.write_through)?;
         let change = match command {
             Command::Storage(storage) => {
                 self.counters.increment(Count::CmdSet);

@@ -103,7 +103,7 @@ impl Session<'_> {
 
     /// Returns the command with the partition of its key; none if the key matches no route.
     fn asked<'a>(&self, moment: Moment, meta: Meta<'a>, key: &'a [u8]) -> Option<Asked<'a>> {
-        let (target, name) = self.routing.find(key)?;
+        let (target, name) = self.find(key)?;
         let stated = meta.flags.has(b'U').then(|| meta.flags.options().within).flatten();
         let class = self.shared.deadline_class(target, name, stated);
         Some(Asked { moment, meta, key, name, target, class })

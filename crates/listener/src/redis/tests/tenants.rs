@@ -47,6 +47,7 @@ fn routes(tenant: u16) -> Routing {
         tenant: TenantId(tenant),
         read_through: false,
         write_through: false,
+        shared: false,
     };
     let prefixes = [(String::new(), target(0)), ("b/".to_owned(), target(1))];
     Routing::by_prefix(TenantId(tenant), prefixes).unwrap()
