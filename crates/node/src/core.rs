@@ -146,15 +146,37 @@ impl Core {
     /// Runs `change`, which stores or removes `key` in the cache, fences the key, so that no earlier
     /// fetch fills it afterwards, and announces the change to the other nodes.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
+        let changed = self.fill(partition, key, change);
+        let backend = self.names.partitions()[partition.index()].backend;
+        if self.shared(backend).is_some() {
+            self.announce(backend, ChangedKeys::Key(Bytes::copy_from_slice(key)));
+        }
+        changed
+    }
+
+    /// Runs `change`, which stores or removes `key` in the cache, and fences the key. The backend's
+    /// store has not changed.
+    pub(crate) fn fill<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         let backend = self.names.partitions()[partition.index()].backend;
         let changed = match self.backend(backend) {
             Some(backend) => backend.write(partition, key, change),
             None => change(),
         };
-        if let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.shared(backend).is_some()) {
-            cluster.announce(backend, ChangedKeys::Key(Bytes::copy_from_slice(key)));
+        if let Some(shared) = self.shared(backend) {
+            let now = self.clock.now();
+            shared.note_fetched(now, partition, key, now);
         }
         changed
+    }
+
+    /// Drops the cached value of a key of a shared backend if it may not be trusted.
+    pub(crate) fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
+        let Some(shared) = self.shared(self.names.partitions()[partition.index()].backend) else { return };
+        let now = self.clock.now();
+        let doubted = shared.doubted(now);
+        if doubted.is_some_and(|shared| shared.stale_since(now, partition, key).is_some()) {
+            self.cache.remove(partition, key, &Access::at(now));
+        }
     }
 
     /// Announces a change of a backend to the other nodes, if they cache its values.

@@ -114,6 +114,14 @@ impl Backends for Behind {
         self.core.write(partition, key, change);
     }
 
+    fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+        self.core.fill(partition, key, change);
+    }
+
+    fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
+        self.core.drop_untrusted(partition, key);
+    }
+
     fn write_all(
         &self,
         written: &[(PartitionId, &[u8])],

@@ -104,5 +104,6 @@ fn target(
         tenant,
         read_through: setup.read_through && core.backend(backend).is_some(),
         write_through: setup.write_through.is_some() && core.backend(backend).is_some(),
+        shared: core.shared(backend).is_some(),
     })
 }
