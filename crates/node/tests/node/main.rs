@@ -11,6 +11,7 @@ mod admin;
 mod bad_keys;
 mod beside;
 mod browser;
+mod cluster;
 mod crowd;
 mod dashboard;
 mod deadlines;

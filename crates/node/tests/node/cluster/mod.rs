@@ -167,6 +167,9 @@ fn writes_are_refused_while_a_peer_is_not_heard_or_does_not_name_this_node() {
 fn messages_of_others_are_counted_and_ignored() {
     let (bus, fake) = (Bus::start(), store());
     let node = start("a", &["a", "b"], &bus, &fake);
+    let http = Http::of(&node);
+    let connected = || http.metric(r#"sherwood_bus_messages_total{direction="sent"}"#) >= 1.0;
+    eventually("the node is connected and has subscribed", connected);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = async_nats::connect(bus.address.to_string()).await.unwrap();
@@ -181,7 +184,6 @@ fn messages_of_others_are_counted_and_ignored() {
         }
         client.flush().await.unwrap();
     });
-    let http = Http::of(&node);
     eventually("all were counted", || {
         http.metric(r#"sherwood_bus_dropped_total{direction="received"}"#) >= 5.0
     });
