@@ -56,8 +56,8 @@ pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, Ru
 pub use rules::{CancelRule, ExtraOrder, Figures};
 pub use stats::{AttemptCounts, AttemptKind, AttemptOutcome, Counters, ReplicaStats, Stats};
 pub use tenants::{
-    Charged, DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN, Payer, Started, TenantGate,
-    TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
+    Charged, DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN, NodeRates, Payer, RatesInForce,
+    Started, TenantGate, TenantQueueOptions, TenantQueues, TenantRefusal, TenantUse, WaitingId,
 };
 pub use tickets::{
     CallAction, CallOptions, GivenTicket, SchedulerBackoff, TicketAction, TicketError, TicketId, TicketOffer,

@@ -44,6 +44,12 @@ impl TokenBucket {
         self.rate = rate;
     }
 
+    /// The rate, in units per second; none without a limit.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
     /// Changes the unused time that may be caught up later.
     pub fn set_burst(&mut self, burst: Duration) {
         self.burst = burst;

@@ -9,8 +9,8 @@ use crate::fetch::Paid;
 use crate::slab::Id;
 use crate::tenants::Bounds;
 use crate::{
-    AttemptId, Bound, FetchError, OverRate, Payer, Started, TenantOptions, TenantQueueOptions, TenantQueues,
-    TenantRefusal, TenantUse,
+    AttemptId, Bound, FetchError, OverRate, Payer, RatesInForce, Started, TenantOptions, TenantQueueOptions,
+    TenantQueues, TenantRefusal, TenantUse,
 };
 
 /// The reads of the tenants: their rates, and their parts of the waiters.
@@ -103,6 +103,18 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.advance(now);
         if let Some(reads) = &mut self.tenant_reads {
             reads.queues.set_rates(now, total_per_s, per_s);
+            self.start_paid(now);
+        }
+    }
+
+    /// Sets rates with loans from other nodes, which end by themselves, as
+    /// [`TenantQueues::set_rates_in_force`] does. No effect without [`Options::tenants`].
+    ///
+    /// [`Options::tenants`]: crate::Options::tenants
+    pub fn set_rates_in_force(&mut self, now: Instant, rates: &RatesInForce) {
+        self.advance(now);
+        if let Some(reads) = &mut self.tenant_reads {
+            reads.queues.set_rates_in_force(now, rates);
             self.start_paid(now);
         }
     }

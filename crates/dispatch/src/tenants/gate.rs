@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use sherwood_model::{Instant, TenantId};
 
+use super::RatesInForce;
 use super::rates::{Payer, TenantRates, TenantUse};
 
 /// Rates of tenants whose use is charged afterwards, as a debt. Several threads and several
@@ -85,6 +86,12 @@ impl TenantGate {
         self.lock().rates.set_rates(now, total_per_s, per_s);
     }
 
+    /// Sets rates with loans from other nodes, which end by themselves. Unused units of tenants
+    /// whose rates stay the same can still be used.
+    pub fn set_rates_in_force(&self, now: Instant, rates: &RatesInForce) {
+        self.lock_at(now).rates.set_in_force(now, rates);
+    }
+
     /// Returns a tenant's use, and the numbers of its waiting and refused work items; zeros for an
     /// unknown tenant.
     #[must_use]
@@ -94,6 +101,15 @@ impl TenantGate {
         TenantUse { waiting, refused, ..gate.rates.used(id) }
     }
 
+    /// Locks the gate with the rates in force at a time.
+    fn lock_at(&self, now: Instant) -> MutexGuard<'_, Gate> {
+        let mut gate = self.lock();
+        if let Some((at, rates)) = gate.rates.take_ended(now) {
+            gate.rates.set_changed(at, &rates);
+        }
+        gate
+    }
+
     fn lock(&self) -> MutexGuard<'_, Gate> {
         self.0.lock().expect("no panics while held")
     }
@@ -101,7 +117,7 @@ impl TenantGate {
 
 impl Charged for TenantGate {
     fn charge(&self, now: Instant, id: TenantId, units: f64) -> Option<Instant> {
-        let Gate { rates, .. } = &mut *self.lock();
+        let Gate { rates, .. } = &mut *self.lock_at(now);
         if id.index() >= rates.len() {
             return None;
         }
@@ -116,7 +132,7 @@ impl Charged for TenantGate {
     }
 
     fn expected_start(&self, now: Instant, id: TenantId, own_units: f64, all_units: f64) -> Instant {
-        let Gate { rates, .. } = &*self.lock();
+        let Gate { rates, .. } = &*self.lock_at(now);
         if id.index() >= rates.len() {
             return now;
         }
@@ -126,7 +142,7 @@ impl Charged for TenantGate {
     }
 
     fn is_shared(&self, now: Instant, id: TenantId) -> bool {
-        let Gate { rates, .. } = &*self.lock();
+        let Gate { rates, .. } = &*self.lock_at(now);
         id.index() < rates.len() && (rates.is_common() || rates.paid_at(id) > now)
     }
 
@@ -148,6 +164,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::NodeRates;
 
     const T0: TenantId = TenantId(0);
     const T1: TenantId = TenantId(1);
@@ -208,6 +225,21 @@ mod tests {
         assert!((198_000.0..=200_400.0).contains(&sum), "{used:?} of 20,000/s in 10 s");
         gate.set_rates(Instant::from_secs(15), 40_000.0, &[10_000.0, 30_000.0]);
         assert_eq!(gate.charge(Instant::from_secs(16), T1, 0.0), None, "each has its own again");
+    }
+
+    #[test]
+    fn loan_ends_in_time_without_a_call() {
+        let rates = |per_s: f64| NodeRates { total_per_s: per_s, per_s: vec![per_s] };
+        let borrowed = RatesInForce {
+            rates: rates(1_000.0),
+            ends_at: Instant::from_secs(3),
+            without_loans: rates(100.0),
+        };
+        let gate = gate(false, &[100.0]);
+        gate.set_rates_in_force(Instant::from_secs(2), &borrowed);
+        let later = Instant::from_millis(2_990);
+        assert_eq!(gate.charge(later, T0, 120.0), Some(Instant::from_millis(3_100)), "10 ms for 10 units");
+        assert_eq!(gate.charge(Instant::from_millis(3_050), T0, 0.0), Some(Instant::from_secs(4)));
     }
 
     #[test]

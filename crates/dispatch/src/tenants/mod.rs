@@ -12,6 +12,7 @@ mod bounds;
 mod debts;
 mod error;
 mod gate;
+mod in_force;
 mod queues;
 mod rates;
 
@@ -19,5 +20,6 @@ pub(crate) use bounds::Bounds;
 pub use debts::{DebtOptions, DebtPlace, DebtQueues, DebtWork, LOOK_AGAIN};
 pub use error::TenantRefusal;
 pub use gate::{Charged, TenantGate};
+pub use in_force::{NodeRates, RatesInForce};
 pub use queues::{Started, TenantQueueOptions, TenantQueues, WaitingId};
 pub use rates::{Payer, TenantUse};

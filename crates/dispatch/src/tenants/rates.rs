@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, TenantId, TokenBucket};
 
+use super::{NodeRates, RatesInForce};
+
 /// Time for which unused units may be used later. It covers several calls of most tenants.
 const BURST: Duration = Duration::from_millis(10);
 
@@ -25,6 +27,8 @@ pub(crate) struct TenantRates {
     is_common: bool,
     /// Unused units that may be used later, where that allows more than [`BURST`].
     burst_units: u32,
+    /// The rates that follow, and the time from which they are in force; none if these stay.
+    next: Option<(Instant, NodeRates)>,
 }
 
 /// The rate of a tenant, and its use so far.
@@ -85,6 +89,15 @@ impl Meter {
     }
 }
 
+impl Rate {
+    fn set(&mut self, now: Instant, per_s: Option<f64>, burst_units: u32) {
+        self.per_s = per_s;
+        self.bucket.set_rate(now, per_s);
+        let of_units = per_s.map_or(0.0, |per_s| f64::from(burst_units) / per_s);
+        self.bucket.set_burst(BURST.max(seconds(of_units)));
+    }
+}
+
 impl TenantRates {
     /// Creates unlimited rates for this many tenants. `lends` is true if unused units pay for other
     /// tenants. A tenant may use up to `burst_units`, or the units of 10 ms if these are more,
@@ -93,24 +106,56 @@ impl TenantRates {
         let (own, lent) = (Meter::default(), Meter::default());
         let rate = Rate { bucket: TokenBucket::unlimited(BURST), per_s: None, own, lent };
         let total = lends.then(|| TokenBucket::unlimited(BURST));
-        Self { tenants: vec![rate; tenants.into()], total, is_common: false, burst_units }
+        Self { tenants: vec![rate; tenants.into()], total, is_common: false, burst_units, next: None }
     }
 
     /// Sets the rate of all tenants together and of each tenant, by its id, in units per second.
     /// Debts remain. An infinite rate is no limit; a rate below 1 counts as 1, so that a tenant
     /// without a share can start work. If `per_s` is empty, all tenants share the total rate.
     pub(crate) fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
+        self.next = None;
         self.is_common = per_s.is_empty();
         let per_s = if self.is_common { &[total_per_s] } else { per_s };
         if let Some(total) = &mut self.total {
             total.set_rate(now, limit(total_per_s));
         }
         for (tenant, per_s) in self.tenants.iter_mut().zip(per_s) {
-            tenant.per_s = limit(*per_s);
-            tenant.bucket.set_rate(now, tenant.per_s);
-            let of_units = tenant.per_s.map_or(0.0, |per_s| f64::from(self.burst_units) / per_s);
-            tenant.bucket.set_burst(BURST.max(seconds(of_units)));
+            tenant.set(now, limit(*per_s), self.burst_units);
         }
+    }
+
+    /// Sets the rates until the first loan ends, and those from then on, of which
+    /// [`take_ended`](Self::take_ended) tells.
+    pub(crate) fn set_in_force(&mut self, now: Instant, rates: &RatesInForce) {
+        self.set_changed(now, rates.at(now));
+        let ends = now < rates.ends_at && rates.ends_at < Instant::NEVER;
+        self.next = ends.then(|| (rates.ends_at, rates.without_loans.clone()));
+    }
+
+    /// Sets the rates that have changed. The unused units of others can still be used.
+    pub(crate) fn set_changed(&mut self, now: Instant, rates: &NodeRates) {
+        let NodeRates { total_per_s, per_s } = rates;
+        if self.is_common != per_s.is_empty() {
+            return self.set_rates(now, *total_per_s, per_s);
+        }
+        let total_per_s = limit(*total_per_s);
+        if let Some(total) = &mut self.total
+            && total.rate() != total_per_s
+        {
+            total.set_rate(now, total_per_s);
+        }
+        let per_s = if self.is_common { &[rates.total_per_s][..] } else { per_s };
+        for (tenant, per_s) in self.tenants.iter_mut().zip(per_s) {
+            if tenant.per_s != limit(*per_s) {
+                tenant.set(now, limit(*per_s), self.burst_units);
+            }
+        }
+    }
+
+    /// Returns the rates that follow these, and since when, if that was before `now`. The caller
+    /// sets them.
+    pub(crate) fn take_ended(&mut self, now: Instant) -> Option<(Instant, NodeRates)> {
+        self.next.take_if(|(at, _)| *at <= now)
     }
 
     /// Returns the number of tenants.

@@ -1,7 +1,8 @@
 //! The units of tenants' reads and writes, and the queues of their writes.
 
 use sherwood_dispatch::{
-    OverRate, Payer, Started, TenantOptions, TenantQueueOptions, TenantQueues, TenantUse, WaitingId,
+    OverRate, Payer, RatesInForce, Started, TenantOptions, TenantQueueOptions, TenantQueues, TenantUse,
+    WaitingId,
 };
 use sherwood_model::{Instant, TenantId, Unit};
 
@@ -84,6 +85,10 @@ impl TenantWrites {
 
     pub(super) fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
         self.queues.set_rates(now, total_per_s, per_s);
+    }
+
+    pub(super) fn set_rates_in_force(&mut self, now: Instant, rates: &RatesInForce) {
+        self.queues.set_rates_in_force(now, rates);
     }
 
     /// Returns the next write that its tenant's rate pays for, and the source of its units.

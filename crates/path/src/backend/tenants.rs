@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use sherwood_dispatch::{AttemptId, Failure, FailureKind, Payer, Reply};
+use sherwood_dispatch::{AttemptId, Failure, FailureKind, Payer, RatesInForce, Reply};
 use sherwood_model::{DemandCounts, DemandKind, Instant, PartitionId, TenantId, Unit};
 
 use super::Backend;
@@ -34,6 +34,32 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             DemandKind::Write => {
                 if let Some(writes) = &mut self.tenant_writes {
                     writes.set_rates(now, total_per_s, per_s);
+                }
+                self.start_paid_writes(now, cache);
+            }
+        }
+    }
+
+    /// Sets rates with loans from other nodes of a cluster, which end by themselves, however late
+    /// the driver is. No effect without [`Options::tenants`].
+    ///
+    /// [`Options::tenants`]: sherwood_dispatch::Options::tenants
+    pub fn set_rates_in_force(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        kind: DemandKind,
+        rates: &RatesInForce,
+    ) {
+        self.advance(now, cache);
+        match kind {
+            DemandKind::Read => {
+                self.dispatch.set_rates_in_force(now, rates);
+                self.keep_answers(now, cache);
+            }
+            DemandKind::Write => {
+                if let Some(writes) = &mut self.tenant_writes {
+                    writes.set_rates_in_force(now, rates);
                 }
                 self.start_paid_writes(now, cache);
             }

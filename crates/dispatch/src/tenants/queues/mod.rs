@@ -8,7 +8,7 @@ use std::time::Duration;
 use sherwood_model::{Instant, TenantId};
 
 use super::rates::TenantRates;
-use super::{Bounds, Payer, TenantRefusal, TenantUse};
+use super::{Bounds, Payer, RatesInForce, TenantRefusal, TenantUse};
 use tenant::{Tenant, Waiting};
 
 /// The queues in front of one resource that tenants have rates of, such as the reads of a backend.
@@ -30,7 +30,8 @@ use tenant::{Tenant, Waiting};
 ///
 /// # Inputs, outputs, wake-ups
 /// - Inputs: [`enter`](Self::enter), [`cancel`](Self::cancel), [`charge`](Self::charge),
-///   [`refund`](Self::refund), [`set_rates`](Self::set_rates).
+///   [`refund`](Self::refund), [`set_rates`](Self::set_rates),
+///   [`set_rates_in_force`](Self::set_rates_in_force).
 /// - Output: after every input and wake-up, [`start_next`](Self::start_next) until it returns none.
 /// - Wake-ups: [`start_next`](Self::start_next) at [`next_timeout`](Self::next_timeout).
 ///
@@ -130,10 +131,28 @@ impl<T> TenantQueues<T> {
     /// in the order of its arrival. O(n log n) for the tenants, and for what waits when that
     /// changes.
     pub fn set_rates(&mut self, now: Instant, total_per_s: f64, per_s: &[f64]) {
-        let regroups = self.rates.is_common() != per_s.is_empty();
+        self.change_rates(now, |rates| rates.set_rates(now, total_per_s, per_s));
+    }
+
+    /// Sets rates with loans from other nodes, which end by themselves: what starts after the end
+    /// of a loan is not paid by it, however late the next call is. Unused units of tenants whose
+    /// rates stay the same can still be used.
+    pub fn set_rates_in_force(&mut self, now: Instant, rates: &RatesInForce) {
+        self.end_loans(now);
+        self.change_rates(now, |old| old.set_in_force(now, rates));
+    }
+
+    fn end_loans(&mut self, now: Instant) {
+        if let Some((at, rates)) = self.rates.take_ended(now) {
+            self.change_rates(at, |old| old.set_changed(at, &rates));
+        }
+    }
+
+    fn change_rates(&mut self, now: Instant, change: impl FnOnce(&mut TenantRates)) {
         self.ids().for_each(|id| self.displace(id));
-        self.rates.set_rates(now, total_per_s, per_s);
-        if regroups {
+        let was_common = self.rates.is_common();
+        change(&mut self.rates);
+        if self.rates.is_common() != was_common {
             self.regroup(now);
         } else {
             self.ids().for_each(|id| self.place(now, id));
@@ -194,6 +213,7 @@ impl<T> TenantQueues<T> {
     /// # Panics
     /// If there is no such tenant.
     pub fn check(&mut self, now: Instant, id: TenantId, until: Option<Instant>) -> Result<(), TenantRefusal> {
+        self.end_loans(now);
         let (is_lending, starts_at) = (self.rates.is_lending(now), self.expected_start(now, id));
         let tenant = &mut self.tenants[id.index()];
         let refusal = match &self.bounds {
@@ -212,6 +232,7 @@ impl<T> TenantQueues<T> {
     /// Returns the work that starts next, and charges its units. None until the next input or
     /// [`next_timeout`](Self::next_timeout).
     pub fn start_next(&mut self, now: Instant) -> Option<Started<T>> {
+        self.end_loans(now);
         self.promote(now);
         let (id, payer) = match self.payable.first() {
             Some(&(_, id)) => (id, Payer::Own),
@@ -233,6 +254,7 @@ impl<T> TenantQueues<T> {
     /// # Panics
     /// If there is no such tenant.
     pub fn charge(&mut self, now: Instant, id: TenantId, payer: Payer, units: f64) {
+        self.end_loans(now);
         self.charge_waited(now, now, (id, payer), units);
     }
 

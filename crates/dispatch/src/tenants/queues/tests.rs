@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use sherwood_model::SplitMix64;
 
 use super::*;
+use crate::NodeRates;
 
 const T0: TenantId = TenantId(0);
 const T1: TenantId = TenantId(1);
@@ -396,4 +397,51 @@ fn work_that_waits_is_kept_when_rates_become_common_and_are_divided_again() {
     started.sort_by_key(|(_, work)| *work);
     assert_eq!(started, [(T1, 1), (T0, 2), (T0, 4), (T1, 5), (T0, 6)]);
     assert_eq!((queues.used(T0).own_units, queues.used(T1).own_units), (4.0, 2.0));
+}
+
+#[test]
+fn loan_ends_in_time_however_late_the_next_call_is() {
+    let rates = |per_s: f64| NodeRates { total_per_s: per_s, per_s: vec![per_s] };
+    let borrowed = |per_s, ends_at| RatesInForce { rates: rates(per_s), ends_at, without_loans: rates(10.0) };
+    for lends in [false, true] {
+        let mut queues = queues(1, lends, &[10.0]);
+        queues.set_rates_in_force(at(2_000), &borrowed(1_000.0, at(3_000)));
+        let found = starts(&mut queues, &[T0], 1.0, at(2_000), 990);
+        assert!((980..=1_010).contains(&found.len()), "{} of 990", found.len());
+        // Nothing was called from 2,990 ms on, and the units of 45 ms are caught up.
+        let found = starts(&mut queues, &[T0], 1.0, at(13_000), 1_000);
+        assert!((9..=12).contains(&found.len()), "{} of 10", found.len());
+        queues.set_rates_in_force(at(14_000), &borrowed(1_000.0, at(13_500)));
+        let found = starts(&mut queues, &[T0], 1.0, at(14_000), 1_000);
+        assert!((9..=11).contains(&found.len()), "{} of 10 after the end", found.len());
+    }
+}
+
+#[test]
+fn debt_of_borrowed_units_is_paid_by_the_tenants_own_rate_after_the_loan() {
+    let rates = |per_s: f64| NodeRates { total_per_s: per_s, per_s: vec![per_s] };
+    let mut queues = queues(1, false, &[10.0]);
+    let in_force = RatesInForce { rates: rates(1_000.0), ends_at: at(3_000), without_loans: rates(10.0) };
+    queues.set_rates_in_force(at(2_000), &in_force);
+    queues.charge(at(2_990), T0, Payer::Own, 30.0);
+    assert_eq!(queues.expected_start(at(2_990), T0), at(3_010), "10 units are left for 10 ms");
+    queues.enter(at(3_500), T0, 0, 1.0, None).unwrap();
+    assert_eq!(queues.start_next(at(3_500)), None);
+    assert_eq!(queues.next_timeout(), Some(at(4_000)), "10 units of debt take a second");
+}
+
+#[test]
+fn unused_units_of_a_tenant_outlive_a_change_of_other_rates() {
+    let mut queues: TenantQueues<u32> =
+        TenantQueues::new(TenantQueueOptions { tenants: 2, waiting_max: None, burst_units: 5, lends: false });
+    queues.set_rates(at(1_000), 20.0, &[10.0, 10.0]);
+    let rates = NodeRates { total_per_s: 25.0, per_s: vec![10.0, 15.0] };
+    let in_force = RatesInForce { rates, ends_at: Instant::NEVER, ..RatesInForce::default() };
+    queues.set_rates_in_force(at(9_990), &in_force);
+    let burst = |queues: &mut TenantQueues<u32>, id| {
+        (0..9).for_each(|work| assert!(queues.enter(at(10_000), id, work, 1.0, None).is_ok()));
+        std::iter::from_fn(|| queues.start_next(at(10_000))).count()
+    };
+    assert_eq!(burst(&mut queues, T0), 6, "5 unused units and one that leaves a debt");
+    assert_eq!(burst(&mut queues, T1), 1);
 }
