@@ -51,7 +51,9 @@ pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
-pub use peer_rates::{PeerAction, PeerLoan, PeerNode, RateAmount, RateAsk, RateGrant, RatePart};
+pub use peer_rates::{
+    PeerAction, PeerLoan, PeerNode, PeerRateOptions, PeerRates, RateAmount, RateAsk, RateGrant, RatePart,
+};
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};
 pub use rules::names::{AdmitChoice, BalanceChoice, CopiesChoice, QueueChoice, RuleError};
