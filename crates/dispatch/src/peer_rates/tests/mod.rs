@@ -2,6 +2,7 @@
 
 mod members;
 mod served;
+mod simulation;
 
 use std::time::Duration;
 
