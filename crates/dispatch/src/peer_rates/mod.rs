@@ -195,8 +195,8 @@ impl PeerRates {
         rates
     }
 
-    /// Takes the rates that the plan of the control loop gives the tenants. If they exceed the
-    /// node's part of a resource, they are reduced in proportion.
+    /// Takes the rates that the plan of the control loop gives the tenants. They divide the node's
+    /// part of a resource in this proportion, whatever their sum is.
     ///
     /// # Panics
     /// If the plan has other resources or tenants.
@@ -320,20 +320,15 @@ impl PeerRates {
     fn own_and_idle(&self, resource: ResourceId) -> (Vec<f64>, Vec<f64>) {
         let level = self.members.level(resource.index());
         let planned = |tenant: usize| match &self.plan {
-            _ if self.is_common() => {
-                if tenant == 0 {
-                    level
-                } else {
-                    0.0
-                }
-            }
-            Some(plan) => plan.get(TenantId::from_index(tenant), resource).max(0.0),
-            None => level / self.tenants as f64,
+            Some(plan) if plan.are_common() => f64::from(u8::from(tenant == 0)),
+            Some(plan) => plan.get(TenantId::from_index(tenant), resource).clamp(0.0, f64::MAX),
+            None => 1.0,
         };
         let mut own: Vec<f64> = (0..self.tenants).map(planned).collect();
         let sum: f64 = own.iter().sum();
-        if sum > level {
-            own.iter_mut().for_each(|rate| *rate *= level / sum);
+        match sum > 0.0 {
+            true => own.iter_mut().for_each(|rate| *rate *= level / sum),
+            false => own.fill(level / self.tenants as f64),
         }
         let demands = &self.demands[resource.index()];
         let idle = |(tenant, own): (usize, &f64)| match demands.are_known() {
