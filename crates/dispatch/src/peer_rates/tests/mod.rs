@@ -1,5 +1,6 @@
 //! Tests of rates in a cluster.
 
+mod loans;
 mod members;
 mod served;
 mod simulation;
