@@ -52,7 +52,7 @@ pub use estimate::Estimate;
 pub use holders::Holders;
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use peer_rates::{
-    PeerAction, PeerLoan, PeerNode, PeerRateOptions, PeerRates, RateAmount, RateAsk, RateGrant, RatePart,
+    PeerLoan, PeerNode, PeerRateOptions, PeerRates, RateAction, RateAmount, RateAsk, RateGrant, RatePart,
 };
 pub use ramp::{RampOptions, RampStanding};
 pub use replica_queue::{QueueOptions, QueuedCall, ReplicaQueue};

@@ -53,7 +53,7 @@ pub struct RatePart {
 
 /// A step of the driver.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PeerAction {
+pub enum RateAction {
     /// Set the rates of a resource at this node.
     SetRates(ResourceId, RatesInForce),
     /// Send a request for loans to a node.

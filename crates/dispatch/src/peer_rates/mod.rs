@@ -29,7 +29,7 @@ use demand::Demands;
 use lending::Lending;
 use members::Members;
 pub use members::PeerNode;
-pub use messages::{PeerAction, PeerLoan, RateAmount, RateAsk, RateGrant, RatePart};
+pub use messages::{PeerLoan, RateAction, RateAmount, RateAsk, RateGrant, RatePart};
 use terms::{AMOUNTS_MAX, LOOK_EVERY, Terms};
 
 /// The rates of tenants at one node of a cluster that shares the totals of resources.
@@ -67,8 +67,9 @@ use terms::{AMOUNTS_MAX, LOOK_EVERY, Terms};
 ///   message has come, from a clock that does not stop while the machine is suspended.
 /// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none. Actions
 ///   are carried out one after the other, in this order, since rates are lowered before the answer
-///   that lends them is sent. [`TenantQueues::set_rates_in_force`] and
-///   [`TenantGate::set_rates_in_force`] set the rates; nothing else does.
+///   that lends them is sent; a driver with several threads sets the rates under the machine's
+///   lock. Only [`TenantQueues::set_rates_in_force`] and [`TenantGate::set_rates_in_force`] set
+///   them.
 /// - Wake-ups: [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout).
 ///   When one comes late, loans still end in time ([`RatesInForce`]).
 ///
@@ -81,7 +82,7 @@ use terms::{AMOUNTS_MAX, LOOK_EVERY, Terms};
 /// linear in the loans, tenants and rates of a message, at most.
 ///
 /// ```
-/// use sherwood_dispatch::{PeerAction, PeerNode, PeerRateOptions, PeerRates, TenantUse};
+/// use sherwood_dispatch::{RateAction, PeerNode, PeerRateOptions, PeerRates, TenantUse};
 /// use sherwood_model::{Instant, ResourceId, TenantId};
 ///
 /// let nodes = ["a", "b"].map(|name| PeerNode { name: name.into(), weight: 1.0 });
@@ -100,9 +101,9 @@ use terms::{AMOUNTS_MAX, LOOK_EVERY, Terms};
 /// fn deliver(name: &str, from: &mut PeerRates, now: Instant, to: &mut PeerRates) {
 ///     while let Some(action) = from.poll_action() {
 ///         match action {
-///             PeerAction::SetRates(..) => {}
-///             PeerAction::Ask(_, ask) => to.handle_ask(now, name, &ask),
-///             PeerAction::Grant(_, grant) => to.handle_grant(now, name, &grant),
+///             RateAction::SetRates(..) => {}
+///             RateAction::Ask(_, ask) => to.handle_ask(now, name, &ask),
+///             RateAction::Grant(_, grant) => to.handle_grant(now, name, &grant),
 ///         }
 ///     }
 /// }
@@ -139,7 +140,7 @@ pub struct PeerRates {
     borrowing: Borrowing,
     /// The rates that were set last, of each resource.
     set: Vec<Option<RatesInForce>>,
-    actions: VecDeque<PeerAction>,
+    actions: VecDeque<RateAction>,
     /// Time of the next look at the use.
     looks_at: Instant,
     /// Time at which the next loan returns, of those that do before the next look.
@@ -232,7 +233,7 @@ impl PeerRates {
         let sum = |resource| self.lending.sum(now, ResourceId::from_index(resource));
         let parts = self.members.parts_of(now, from, &self.terms, sum);
         let grant = RateGrant { incarnation: ask.incarnation, stamp: ask.stamp, parts, loans };
-        self.actions.push_back(PeerAction::Grant(to, grant));
+        self.actions.push_back(RateAction::Grant(to, grant));
     }
 
     /// Takes in an answer of the node `from`. No effect if it is one to an earlier process.
@@ -274,7 +275,7 @@ impl PeerRates {
     }
 
     /// Returns the next step of the driver; none until the next input.
-    pub fn poll_action(&mut self) -> Option<PeerAction> {
+    pub fn poll_action(&mut self) -> Option<RateAction> {
         self.actions.pop_front()
     }
 
@@ -348,7 +349,7 @@ impl PeerRates {
             }
             let rates = self.rates(now, resource);
             if self.set[index].as_ref() != Some(&rates) {
-                self.actions.push_back(PeerAction::SetRates(resource, rates.clone()));
+                self.actions.push_back(RateAction::SetRates(resource, rates.clone()));
                 self.set[index] = Some(rates);
             }
         }
@@ -405,7 +406,7 @@ impl PeerRates {
                 wants.truncate(AMOUNTS_MAX);
             }
             let ask = RateAsk { incarnation: self.incarnation, stamp: now, wants };
-            self.actions.push_back(PeerAction::Ask(node, ask));
+            self.actions.push_back(RateAction::Ask(node, ask));
         }
     }
 

@@ -40,9 +40,9 @@ fn rates_are_lowered_before_the_answer_and_until_the_lenders_end() {
     let mut node = idle_node(false);
     let ask = RateAsk { incarnation: 9, stamp: at(70), wants: vec![want(T0, 600.0)] };
     node.handle_ask(at(4_100), "b", &ask);
-    let Some(PeerAction::SetRates(READS, set)) = node.poll_action() else { panic!("rates come first") };
+    let Some(RateAction::SetRates(READS, set)) = node.poll_action() else { panic!("rates come first") };
     assert_eq!(set.rates, NodeRates { total_per_s: 2_600.0, per_s: vec![1_000.0, 1_600.0] });
-    let Some(PeerAction::Grant(to, grant)) = node.poll_action() else { panic!("an answer") };
+    let Some(RateAction::Grant(to, grant)) = node.poll_action() else { panic!("an answer") };
     assert_eq!((&*to, grant.incarnation, grant.stamp), ("b", 9, at(70)));
     assert_eq!(grant.loans, [want(T0, 600.0)]);
     let loans: Vec<_> = node.lent(at(4_600)).collect();

@@ -35,9 +35,9 @@ fn sent(rates: &mut PeerRates) -> (Vec<RateAsk>, Vec<RateGrant>) {
     let (mut asks, mut grants) = (Vec::new(), Vec::new());
     while let Some(action) = rates.poll_action() {
         match action {
-            PeerAction::SetRates(..) => {}
-            PeerAction::Ask(_, ask) => asks.push(ask),
-            PeerAction::Grant(_, grant) => grants.push(grant),
+            RateAction::SetRates(..) => {}
+            RateAction::Ask(_, ask) => asks.push(ask),
+            RateAction::Grant(_, grant) => grants.push(grant),
         }
     }
     (asks, grants)

@@ -20,7 +20,7 @@ struct Cluster {
     now: Instant,
     nodes: Vec<Node>,
     /// Receiver, sender and message.
-    messages: Vec<(usize, usize, PeerAction)>,
+    messages: Vec<(usize, usize, RateAction)>,
 }
 
 impl Cluster {
@@ -46,11 +46,11 @@ impl Cluster {
             self.now += ms(1);
             for (to, from, message) in std::mem::take(&mut self.messages) {
                 match message {
-                    PeerAction::Ask(_, ask) => self.nodes[to].rates.handle_ask(self.now, NAMES[from], &ask),
-                    PeerAction::Grant(_, grant) => {
+                    RateAction::Ask(_, ask) => self.nodes[to].rates.handle_ask(self.now, NAMES[from], &ask),
+                    RateAction::Grant(_, grant) => {
                         self.nodes[to].rates.handle_grant(self.now, NAMES[from], &grant);
                     }
-                    PeerAction::SetRates(..) => unreachable!("no message"),
+                    RateAction::SetRates(..) => unreachable!("no message"),
                 }
             }
             for (node, started) in started.iter_mut().enumerate() {
@@ -69,11 +69,11 @@ impl Cluster {
         }
         while let Some(action) = rates.poll_action() {
             let to = match &action {
-                PeerAction::SetRates(_, in_force) => {
+                RateAction::SetRates(_, in_force) => {
                     queues.set_rates_in_force(now, in_force);
                     continue;
                 }
-                PeerAction::Ask(to, _) | PeerAction::Grant(to, _) => to,
+                RateAction::Ask(to, _) | RateAction::Grant(to, _) => to,
             };
             let to = NAMES.iter().position(|name| **name == **to).expect("a known node");
             self.messages.push((to, index, action));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sherwood_model::{Instant, ResourceId};
 
 use super::super::super::terms::Terms;
-use super::super::super::{PeerAction, PeerRateOptions, PeerRates};
+use super::super::super::{PeerRateOptions, PeerRates, RateAction};
 use super::clock::Clock;
 use super::plan::Configuration;
 use super::{Flaw, plan};
@@ -33,7 +33,7 @@ pub(super) struct Process {
     pub(super) rates: PeerRates,
     pub(super) clock: Clock,
     /// Actions that have not been carried out, in their order.
-    pub(super) actions: VecDeque<PeerAction>,
+    pub(super) actions: VecDeque<RateAction>,
     pub(super) is_acting: bool,
     /// The rates that the driver has set, of each resource.
     pub(super) set: Vec<RatesInForce>,
@@ -132,7 +132,7 @@ impl Process {
     /// Takes over the actions of the process.
     pub(super) fn poll(&mut self) {
         let new: Vec<_> = std::iter::from_fn(|| self.rates.poll_action()).collect();
-        let is_rate = |action: &PeerAction| matches!(action, PeerAction::SetRates(..));
+        let is_rate = |action: &RateAction| matches!(action, RateAction::SetRates(..));
         let (rates, messages): (Vec<_>, Vec<_>) = new.iter().cloned().partition(is_rate);
         match self.flaw {
             Flaw::AnswersFirst => self.actions.extend(messages.into_iter().chain(rates)),

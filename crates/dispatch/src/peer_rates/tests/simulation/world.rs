@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, ResourceId};
 
-use super::super::super::{PeerAction, RateAsk, RateGrant};
+use super::super::super::{RateAction, RateAsk, RateGrant};
 use super::clock::Clock;
 use super::node::{Node, TENANTS, index};
 use super::plan::{Change, Configuration, END, FAULTS_END, NAMES, pick, time};
@@ -252,7 +252,7 @@ impl World {
         let action = process.actions.pop_front();
         match action {
             None => {}
-            Some(PeerAction::SetRates(resource, rates)) => {
+            Some(RateAction::SetRates(resource, rates)) => {
                 self.tell(|| format!("{} sets {resource:?} to {rates:?}", NAMES[node]));
                 let process = self.nodes[node].process.as_mut().expect("it runs");
                 if rates.ends_at < Instant::NEVER {
@@ -261,8 +261,8 @@ impl World {
                 process.set[resource.index()] = rates;
                 self.check_sums(node, resource)?;
             }
-            Some(PeerAction::Ask(to, ask)) => self.send(node, index(&to), Message::Ask(ask)),
-            Some(PeerAction::Grant(to, grant)) => self.send(node, index(&to), Message::Grant(grant)),
+            Some(RateAction::Ask(to, ask)) => self.send(node, index(&to), Message::Ask(ask)),
+            Some(RateAction::Grant(to, grant)) => self.send(node, index(&to), Message::Grant(grant)),
         }
         self.act_soon(node);
         Ok(())
