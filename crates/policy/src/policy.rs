@@ -83,6 +83,10 @@ pub struct Needs {
     /// [`PartitionObservation::miss_ratio_curve`](crate::PartitionObservation::miss_ratio_curve).
     pub miss_ratio_curves: bool,
     /// True if the policy reads
+    /// [`PartitionObservation::query_p99`](crate::PartitionObservation::query_p99). A driver that
+    /// measures it anyway may disregard this.
+    pub query_p99: bool,
+    /// True if the policy reads
     /// [`PartitionObservation::miss_latency`](crate::PartitionObservation::miss_latency), which
     /// requires a record of every miss.
     pub miss_latency: bool,

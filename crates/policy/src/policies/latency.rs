@@ -28,7 +28,7 @@ impl Policy for Latency {
     }
 
     fn needs(&self) -> Needs {
-        Needs { requests: true, ..Needs::default() }
+        Needs { requests: true, query_p99: true, ..Needs::default() }
     }
 
     fn propose(&mut self, view: &View<'_>) -> Proposal {

@@ -69,7 +69,13 @@ impl Policy for Lama {
 
     fn needs(&self) -> Needs {
         let curves = self.options.mode != LamaMode::Threshold;
-        Needs { look_ups: true, miss_ratio_curves: curves, miss_latency: curves, ..Needs::default() }
+        Needs {
+            look_ups: true,
+            miss_ratio_curves: curves,
+            query_p99: !curves,
+            miss_latency: curves,
+            ..Needs::default()
+        }
     }
 
     fn propose(&mut self, view: &View<'_>) -> Proposal {
