@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sherwood_model::{
-    BackendId, Band, CachePlan, FinishedRequest, Instant, LatencySketch, RequestSnapshot, RequestWindow, Slo,
+    Band, CachePlan, FinishedRequest, Instant, LatencySketch, RequestSnapshot, RequestWindow, Slo,
     SloMonitor, WindowOptions,
 };
 
@@ -101,12 +101,12 @@ impl Recorder {
         });
         let blocking = seen.blocking_counts(Band::TAIL, self.backends.len());
         let blocked = blocking.iter().sum::<u64>().max(1) as f64;
+        let held = held(nodes, self.partitions, backlog.stands_for);
         let mut backends = Vec::with_capacity(blocking.len());
         for (index, record) in self.backends.iter_mut().enumerate() {
             let (hits, misses) = (record.hits - record.seen.0, record.misses - record.seen.1);
             record.seen = (record.hits, record.misses);
-            let (allocation, used) =
-                held(nodes, self.partitions, BackendId::from_index(index), backlog.stands_for);
+            let (allocation, used) = held[index];
             backends.push(BackendSample {
                 limit: backlog.limits[index],
                 waiting: backlog.waiting[index] as u64,
@@ -134,23 +134,22 @@ impl Recorder {
     }
 }
 
-/// Returns the mean allocation and usage of a backend over the servers. The allocation is the one
-/// in force, which may be on its way to the decided one; where partitions share the cache, it is
-/// the usage.
-fn held(nodes: &[Node<Key>], partitions: Partitions, backend: BackendId, stands_for: f64) -> (f64, f64) {
-    let (mut allocation, mut used) = (0, 0);
+/// Returns the mean allocation and usage of each backend over the servers. The allocation is the
+/// one in force, which may be on its way to the decided one; where partitions share the cache, it
+/// is the usage.
+fn held(nodes: &[Node<Key>], partitions: Partitions, stands_for: f64) -> Vec<(f64, f64)> {
+    let mut sums = vec![(0, 0); partitions.backends()];
     for Node { cache, .. } in nodes {
-        let plan = cache.plan();
-        for usage in partitions.of_backend(backend).map(|partition| cache.usage(partition)) {
-            used += usage.used_bytes;
-            allocation += match plan {
-                CachePlan::Budgets(_) => usage.budget_bytes,
-                CachePlan::Shared => usage.used_bytes,
-            };
+        let is_shared = cache.plan() == CachePlan::Shared;
+        for partition in partitions.all() {
+            let usage = cache.usage(partition);
+            let (allocation, used) = &mut sums[partitions.pair(partition).1.index()];
+            *allocation += if is_shared { usage.used_bytes } else { usage.budget_bytes };
+            *used += usage.used_bytes;
         }
     }
     let each = stands_for / nodes.len() as f64;
-    (allocation as f64 * each, used as f64 * each)
+    sums.into_iter().map(|(allocation, used)| (allocation as f64 * each, used as f64 * each)).collect()
 }
 
 pub(crate) fn ms(latency: Duration) -> f64 {
