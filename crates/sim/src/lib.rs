@@ -35,6 +35,7 @@
 
 mod backend;
 mod batches;
+mod bus;
 mod events;
 mod frontier;
 mod key;
@@ -59,6 +60,7 @@ mod traffic;
 mod verdict;
 mod world;
 
+pub use bus::Bus;
 pub use events::EventQueue;
 pub use frontier::{Axis, Board, Bracket, Probe, STEPS_MAX, Search, WorkerAction};
 pub use onerf::{ForkError, Halt, OneRf, World};

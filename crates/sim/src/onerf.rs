@@ -2,10 +2,12 @@
 //! shared backends.
 
 mod build;
+mod exchange;
 mod fork;
 mod rounds;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand_core::Rng as _;
@@ -19,6 +21,7 @@ use thiserror::Error;
 
 pub use self::fork::ForkError;
 
+use self::exchange::Exchange;
 use crate::backend::{SimulatedBackend, limit_at};
 use crate::batches::Batches;
 use crate::key::Key;
@@ -42,8 +45,9 @@ use crate::world::{Ask, AskedWrite, Family, Imbalance, Job, Live, Node, Simulati
 /// A request is looked up in the cache after its arrival plus the model's hit latency. Calls wait
 /// for a worker of their backend and occupy it for the model's service time, computed with the
 /// limit in force when service begins. Servers report once a second, on the second. Controllers
-/// decide every Δ, half a second after a report, on statistics of the configured age. The SLO is
-/// measured on all finished requests, without delay.
+/// decide every Δ, half a second after a report, on statistics of the configured age. Unless the
+/// [`Bus`](crate::Bus) of the setup says otherwise, all know the statistics of all servers. The SLO
+/// is measured on all finished requests, without delay.
 ///
 /// # Memory
 /// The items of the caches (a record each with a declared size, no value), live requests and calls,
@@ -71,12 +75,15 @@ pub struct OneRf {
     echoes: u32,
     echo_draws: Rng,
     backends: Vec<SimulatedBackend>,
-    /// The next report of each server to the statistics server.
+    /// The next report of each server.
     reports: Vec<Report>,
+    /// Statistics of all servers, from which no report is missing.
     statistics: Statistics,
-    /// Statistics that controllers have read but not decided on yet, oldest first; their number is
-    /// bounded by the configured age of statistics.
-    told: VecDeque<Known>,
+    /// What each server knows; none if all know all of `statistics`.
+    exchange: Option<Exchange>,
+    /// Statistics that each controller has read but not decided on yet, oldest first; their number
+    /// is bounded by the configured age of statistics.
+    told: VecDeque<Vec<Arc<Known>>>,
     recorder: Recorder,
 }
 

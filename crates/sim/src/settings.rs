@@ -45,7 +45,7 @@ impl Setting {
 }
 
 /// All settings.
-const SETTINGS: [Setting; 23] = [
+const SETTINGS: [Setting; 26] = [
     setting(
         "walk",
         "given|N",
@@ -78,6 +78,21 @@ const SETTINGS: [Setting; 23] = [
     setting("eviction", "lru|s3-fifo", "eviction order of the caches"),
     setting("resize", "at-once|BYTES", "bytes a second that leave a shrinking partition"),
     setting("stale", "SECONDS", "additional age of the statistics that decisions use"),
+    setting(
+        "report_loss",
+        "RATIO",
+        "probability that a server's report of a second is lost on its way to a receiver",
+    ),
+    setting(
+        "bus_down",
+        "MIN-MIN",
+        "minutes of the measurement, counted from its beginning as those of limits, in which no report or snapshot arrives",
+    ),
+    setting(
+        "statistics",
+        "N",
+        "first servers that merge all reports; others follow the first whose snapshot is younger than 3 s; 0: each merges all",
+    ),
     setting(
         "requests",
         "told|batches",
@@ -189,6 +204,12 @@ impl Knobs {
             "resize" if value == "at-once" => self.resize = Resize::AtOnce,
             "resize" => self.resize = Resize::BytesPerSecond(number(value)?),
             "stale" => self.stale = seconds(value)?,
+            "report_loss" => self.bus.report_loss = number(value)?,
+            "bus_down" => {
+                let (from, until) = value.split_once('-')?;
+                self.bus.down_min = Some((number(from)?, number(until)?));
+            }
+            "statistics" => self.bus.statistics = number(value)?,
             "requests" => self.batches = choice(value, [("told", false), ("batches", true)])?,
             "servers" => self.servers = Some(number(value)?),
             "cache" => self.cache_ratio = number(value)?,
@@ -264,6 +285,9 @@ mod tests {
             "s3-fifo",
             "1000",
             "3",
+            "0.1",
+            "60-90",
+            "2",
             "batches",
             "2",
             "0.5",

@@ -10,8 +10,10 @@ use sherwood_workload::onerf::{Model, ModelError, Profile, Scenario, Walk};
 use sherwood_workload::trace::objects::Format;
 use thiserror::Error;
 
+use crate::bus::Bus;
 use crate::recorded::Trace;
 use crate::sample::SAMPLE_MAX;
+use crate::settings::RangeError;
 
 /// A run: model, scenario, scale, policy and settings.
 #[derive(Clone, Debug)]
@@ -49,6 +51,8 @@ pub struct Knobs {
     /// Age of statistics when controllers decide on them, in addition to the half second since a
     /// report: 0 to 1 hour.
     pub stale: Duration,
+    /// Exchange of statistics between the servers.
+    pub bus: Bus,
     /// True if decisions know batches alone: each backend's keys of a request count as a request
     /// of their own, as a listener makes them of its clients' batches. The SLO is measured on
     /// requests.
@@ -92,6 +96,7 @@ impl Default for Knobs {
             eviction: Eviction::Lru,
             resize: Resize::AtOnce,
             stale: Duration::ZERO,
+            bus: Bus::default(),
             batches: false,
             ghost_rate: None,
             servers: None,
@@ -126,6 +131,9 @@ pub enum SetupError {
     /// The rate of requests is out of range.
     #[error(transparent)]
     Rate(#[from] ArrivalsError),
+    /// A number of the bus is out of range.
+    #[error(transparent)]
+    Bus(#[from] RangeError),
     /// The model's requests are in a trace, which is missing.
     #[error("cannot simulate without the trace {file}, which the requests are in: give it with the setup")]
     NoTrace {
@@ -153,14 +161,16 @@ pub enum SetupError {
     /// Statistics reported to controllers but not yet used are kept, and these would exceed the
     /// limit.
     #[error(
-        "cannot simulate with stale = {stale_s} and delta = {delta_s}: controllers may be told {TOLD_MAX} times within the age of stale statistics; stale can be at most {} with this delta",
-        delta_s * f64::from(TOLD_MAX)
+        "cannot simulate with stale = {stale_s} and delta = {delta_s}: controllers may be told {told_max} times within the age of stale statistics; stale can be at most {} with this delta",
+        delta_s * f64::from(*told_max)
     )]
     Told {
         /// Age of the statistics in seconds.
         stale_s: f64,
         /// Time between decisions in seconds.
         delta_s: f64,
+        /// Number of times that controllers may be told within the age.
+        told_max: u32,
     },
     /// A number is out of range.
     #[error("cannot simulate with {knob} = {value}: the accepted range is {accepted}")]
@@ -192,7 +202,8 @@ const SERVERS_MAX: u32 = 1_024;
 /// Largest age of statistics, for which reports are kept.
 const STALE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Largest number of reports to controllers within [`STALE_MAX`]; a report may take 100 kB.
+/// Largest number of reports to controllers within [`STALE_MAX`]; a report may take 100 kB. Where
+/// servers may know different things, each is told its own.
 const TOLD_MAX: u32 = 10_000;
 
 /// Largest product of observations and backends: about 1.5 GiB of samples with many backends and
@@ -248,11 +259,12 @@ impl Setup {
         check("minutes of measurement", measure_min.unwrap_or(1.0), "above 0 and up to 1000000", |m| {
             m > 0.0 && minutes(m)
         })?;
-        self.validate_memory()
+        self.knobs.bus.validate(servers)?;
+        self.validate_memory(servers)
     }
 
     /// Validates that memory which grows with simulated time stays below its limits.
-    fn validate_memory(&self) -> Result<(), SetupError> {
+    fn validate_memory(&self, servers: u32) -> Result<(), SetupError> {
         let Scenario { measure_min, .. } = self.scenario()?;
         let (every_s, backends) = (self.model.slo().every_s, self.model.backends().len());
         let samples = measure_min * 60.0 / every_s * backends as f64;
@@ -261,8 +273,9 @@ impl Setup {
         }
         let (stale_s, delta_s) = (self.knobs.stale.as_secs_f64(), self.knobs.control.delta.as_secs_f64());
         // A delta of 0 is refused by the control options, with their message.
-        if delta_s > 0.0 && stale_s > delta_s * f64::from(TOLD_MAX) {
-            return Err(SetupError::Told { stale_s, delta_s });
+        let told_max = if self.knobs.bus.is_perfect() { TOLD_MAX } else { TOLD_MAX / servers };
+        if delta_s > 0.0 && stale_s > delta_s * f64::from(told_max) {
+            return Err(SetupError::Told { stale_s, delta_s, told_max });
         }
         Ok(())
     }

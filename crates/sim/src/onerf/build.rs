@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use sherwood_cache::{Cache, Options as CacheOptions, Partition, SHARD_BYTES_LIMIT};
+use sherwood_control::cluster::KnownNames;
 use sherwood_control::{Admission, ControlLoop, Levels, Pin};
 use sherwood_dispatch::Options as DispatchOptions;
 use sherwood_model::{CachePlan, Instant, SeededState, Slo};
 use sherwood_path::BackendOptions;
-use sherwood_policy::{Controller, StartSize, by_name};
-use sherwood_workload::onerf::BackendModel;
+use sherwood_policy::{Controller, Needs, StartSize, by_name};
+use sherwood_workload::onerf::{BackendModel, Model};
 
+use super::exchange::{Exchange, Shared};
 use super::{OneRf, World};
 use crate::backend::SimulatedBackend;
 use crate::key::Key;
@@ -18,7 +20,7 @@ use crate::partitions::Partitions;
 use crate::record::Recorder;
 use crate::setup::{Setup, SetupError, minutes};
 use crate::sizes::Sizes;
-use crate::statistics::{Report, Statistics, needs_curves};
+use crate::statistics::{Report, Statistics, names, needs_curves};
 use crate::traffic::{Traffic, stream};
 use crate::world::{Machine, Node, Resizing, Servers};
 
@@ -26,6 +28,8 @@ use crate::world::{Machine, Node, Resizing, Servers};
 const ECHOES: u64 = 4;
 /// Number of the random stream with which dispatchers choose replicas.
 const ROUTES: u64 = 5;
+/// Number of the random stream that determines which reports are lost, after that of tenants.
+const LOSSES: u64 = 7;
 
 /// Returns the world of several tenants before its first event.
 pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
@@ -49,6 +53,17 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
     };
     let backends = Servers::new(model.backends().iter().map(backend));
     let (end, routes) = (measured_from + minutes(scenario.measure_min), stream(setup.seed, ROUTES));
+    let rbc_window = knobs.control.rbc_window;
+    let statistics =
+        |servers, needs: &Needs| Statistics::new(partitions, servers, slo.window, rbc_window, needs);
+    let exchange = (!knobs.bus.is_perfect()).then(|| {
+        let (down, draws) = (knobs.bus.down(measured_from), stream(setup.seed, LOSSES));
+        let empty = statistics(1, &policy.needs());
+        let names = known_names(model, partitions);
+        Exchange::new(&knobs.bus, down, draws, Shared { servers, names, rbc_window, empty })
+    });
+    // The latencies of queries are observed in any case.
+    let observed = Needs { query_p99: true, ..policy.needs() };
     let family = OneRf {
         asked,
         limits: scenario.limits(knobs.walk),
@@ -69,13 +84,8 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
             .collect(),
         reports: (0..servers).map(|_| Report::default()).collect(),
         told: VecDeque::new(),
-        statistics: Statistics::new(
-            partitions,
-            servers,
-            slo.window,
-            knobs.control.rbc_window,
-            &policy.needs(),
-        ),
+        statistics: statistics(servers, &observed),
+        exchange,
         recorder: Recorder::new(slo, partitions, measured_from),
         setup,
     };
@@ -84,6 +94,13 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
         (0..world.nodes.len()).for_each(|node| world.apply(node, CachePlan::Shared.into()));
     }
     Ok(world)
+}
+
+/// Returns the names in the reports of servers.
+fn known_names(model: &Model, partitions: Partitions) -> KnownNames {
+    let backends = model.backends().iter().map(|backend| backend.name.clone()).collect();
+    let tenants = (0..partitions.tenants()).map(|tenant| tenant.to_string()).collect();
+    KnownNames::new(backends, tenants, names(partitions))
 }
 
 fn slo(setup: &Setup) -> Slo {

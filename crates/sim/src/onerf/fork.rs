@@ -129,6 +129,7 @@ impl OneRf {
             reports: self.reports.clone(),
             told: self.told.clone(),
             statistics: self.statistics.clone(),
+            exchange: self.exchange.clone(),
             recorder: self.recorder.clone(),
             // Only traces have sizes and end early.
             sizes: None,
