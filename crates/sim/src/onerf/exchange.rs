@@ -120,6 +120,12 @@ impl Exchange {
         self.servers.iter_mut().zip(nodes).map(known).collect()
     }
 
+    /// Returns the finished requests that each server has reported itself, for a decision.
+    #[cfg(test)]
+    pub(super) fn own_requests(&self, now: Instant, needs: &Needs) -> Vec<Observation> {
+        self.servers.iter().filter_map(|server| server.own.requests(now, needs)).collect()
+    }
+
     fn is_up(&self, now: Instant) -> bool {
         !self.down.contains(&now)
     }

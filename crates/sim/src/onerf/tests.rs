@@ -1,6 +1,7 @@
 //! Small simulations with independently known results.
 
 mod counts;
+mod exchange;
 mod replicas;
 mod writes;
 
