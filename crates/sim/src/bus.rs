@@ -14,10 +14,10 @@ const STATISTICS_MAX: u32 = 16;
 /// itself, and none is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bus {
-    /// Number of statistics servers, 0 to 16: the first servers merge the reports of all and publish
-    /// a snapshot once a second. With 0 every server merges all reports itself. Else each follows
-    /// the first statistics server whose snapshot is younger than 3 s, or decides on its own
-    /// requests.
+    /// Number of statistics servers, 0 to 16: the first servers merge the reports of all, and
+    /// publish a snapshot once a second. With 0 every server merges all reports itself. Else each
+    /// follows the first statistics server whose snapshot is younger than 3 s, or decides on its
+    /// own requests.
     pub statistics: u32,
     /// Probability that a server's report of a second is lost on its way to one of its receivers, 0
     /// to 1. What a server knows of itself is not lost.

@@ -79,7 +79,7 @@ pub struct OneRf {
     reports: Vec<Report>,
     /// Statistics of all servers, from which no report is missing.
     statistics: Statistics,
-    /// What each server knows; none if all know all of `statistics`.
+    /// Statistics that each server knows; none if all know all of `statistics`.
     exchange: Option<Exchange>,
     /// Statistics that each controller has read but not decided on yet, oldest first; their number
     /// is bounded by the configured age of statistics.

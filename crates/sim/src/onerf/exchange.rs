@@ -104,7 +104,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the statistics that each of the `nodes` decides on at `now`, for `backends` backends.
+    /// Returns the statistics that each of the `nodes` decides on at `now`, for `backends`
+    /// backends.
     pub(super) fn known(
         &mut self,
         now: Instant,
@@ -141,8 +142,8 @@ impl Server {
         }
     }
 
-    /// Returns the partitions for a decision: look-ups of the servers that it knows of, latencies of
-    /// its own.
+    /// Returns the partitions for a decision: look-ups of the servers that it knows of, latencies
+    /// of its own.
     fn partitions(&mut self, now: Instant, wants: &Wants, node: &Node<Key>) -> Vec<KnownPartition> {
         let own = self.own.partitions(now, &wants.needs, [(0, node)]);
         let look_ups = own.iter().map(|partition| partition.look_ups.clone()).collect();
