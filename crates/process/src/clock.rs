@@ -64,10 +64,11 @@ impl Clock {
     }
 }
 
-/// Returns the system's monotonic clock, nanoseconds. The standard library's instants keep seconds
-/// and nanoseconds apart, and their difference takes forty instructions, once a turn.
+/// Returns the system's monotonic clock, nanoseconds, which goes on while the machine is suspended:
+/// other nodes count that time, too. The standard library's instants keep seconds and nanoseconds
+/// apart, and their difference takes forty instructions, once a turn.
 fn monotonic_nanos() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
+    let time = clock_gettime(ClockId::Boottime);
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
