@@ -20,7 +20,8 @@ pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<String, Proble
 /// List of the HTTP port's paths, shown on the text page.
 const PATHS: &str = "
 GET     / /v1/partitions /v1/mrc/NAME /v1/slo /v1/rbc /v1/control /v1/history /v1/backends
-GET     /v1/tenants /v1/replication /v1/hot-keys /v1/keys/BACKEND/KEY /v1/events /v1/openapi.json /metrics
+GET     /v1/tenants /v1/replication /v1/cluster /v1/hot-keys /v1/keys/BACKEND/KEY /v1/events
+GET     /v1/openapi.json /metrics
 POST    /v1/requests /v1/reports /v1/traces /v1/invalidate /v1/recording /v1/reload
 PUT     /v1/keys/BACKEND/KEY /v1/partitions/NAME /v1/tenants/NAME /v1/control /v1/backends/NAME/limit
 DELETE  /v1/keys/BACKEND/KEY

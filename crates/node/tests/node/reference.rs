@@ -97,6 +97,22 @@ backend = "made"
 cache = { kind = "memcached", address = "127.0.0.1:1" }
 "#;
 
+/// A node of a cluster whose bus is not there.
+const CLUSTER: &str = r#"
+[admin]
+bind = "127.0.0.1:0"
+[cluster]
+name = "shop"
+node = "a"
+nodes = ["a", "b"]
+bus = { servers = ["nats://127.0.0.1:1"] }
+[[backend]]
+name = "made"
+timeout = "1s"
+store = { kind = "synthetic", latency = "0s" }
+shared = {}
+"#;
+
 fn start(text: &str) -> Node {
     let config = parse("a.toml", text, &Flags::default(), sherwood_policy::available_without_options());
     let config = config.unwrap_or_else(|error| panic!("{error}"));
@@ -218,6 +234,7 @@ there where the node uses these.
 fn reference_of_metrics_is_current() {
     let mut families = BTreeMap::new();
     let (full, tenants, instances) = (start(FULL), start(TENANTS), start(INSTANCES));
+    let cluster = start(CLUSTER);
     use_all(&full);
     for _ in 0..2 {
         let body = json!({"tenant": "gold", "queries": [{"backend": "made", "keys": ["a"]}]});
@@ -226,7 +243,7 @@ fn reference_of_metrics_is_current() {
     eventually("tenants are observed", || {
         Http::of(&tenants).ask("GET", "/metrics", "").body.contains("sherwood_tenant_gain_ratio ")
     });
-    for node in [&full, &tenants, &instances] {
+    for node in [&full, &tenants, &instances, &cluster] {
         add_families(&mut families, &Http::of(node).ask("GET", "/metrics", "").body);
     }
     add_rare(&mut families);
@@ -241,19 +258,25 @@ fn reference_of_metrics_is_current() {
 /// Asks for every JSON answer of a node that is not a refusal.
 fn answers(http: Http, more: &[(&str, &str, &str, &str)]) -> Vec<Value> {
     let document = http.get("/v1/openapi.json");
-    let ask = |method: &str, path: &str, url: &str, body: &str| {
+    let gets = document["paths"].as_object().unwrap().iter().filter_map(|(path, methods)| {
+        let is_json = !methods["get"]["responses"]["200"]["content"]["application/json"].is_null();
+        // Answers of these are asked for below, or are no data of the node.
+        let skipped =
+            ["{", "tenants", "recording", "replication", "cluster"].iter().any(|part| path.contains(part));
+        (is_json && !skipped).then_some(("GET", path.as_str(), path.as_str(), ""))
+    });
+    let gets: Vec<_> = gets.collect();
+    answers_of(http, &gets).into_iter().chain(answers_of(http, more)).collect()
+}
+
+/// Asks for these answers, given as method, path of the document, URL and body.
+fn answers_of(http: Http, asked: &[(&str, &str, &str, &str)]) -> Vec<Value> {
+    let ask = |(method, path, url, body): &(&str, &str, &str, &str)| {
         let answer = http.ask(method, url, body);
         assert!(answer.status < 300, "{method} {url}: {answer:?}");
         json!({"method": method.to_lowercase(), "path": path, "body": answer.json()})
     };
-    let gets = document["paths"].as_object().unwrap().iter().filter_map(|(path, methods)| {
-        let is_json = !methods["get"]["responses"]["200"]["content"]["application/json"].is_null();
-        // Answers of these are asked for below, or are no data of the node.
-        let skipped = ["{", "tenants", "recording", "replication"].iter().any(|part| path.contains(part));
-        (is_json && !skipped).then(|| ask("GET", path, path, ""))
-    });
-    let more = more.iter().map(|(method, path, url, body)| ask(method, path, url, body));
-    gets.chain(more).collect()
+    asked.iter().map(ask).collect()
 }
 
 #[test]
@@ -288,6 +311,9 @@ fn answers_of_nodes_are_those_of_the_openapi_document() {
             ("PUT", "/v1/tenants/{name}", "/v1/tenants/gold", r#"{"weight":2}"#),
         ],
     ));
+    let cluster = start(CLUSTER);
+    let of_cluster = [("GET", "/v1/cluster", "/v1/cluster", ""), ("GET", "/v1/rbc", "/v1/rbc", "")];
+    cases.extend(answers_of(Http::of(&cluster), &of_cluster));
     // Answers that are not those of the document, to see that they are found.
     let mut wrong = cases.iter().filter(|case| case["body"].is_object()).cloned().collect::<Vec<_>>();
     wrong.iter_mut().for_each(|case| {
