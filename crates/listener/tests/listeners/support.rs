@@ -308,7 +308,13 @@ fn has_rounds() -> bool {
 }
 
 fn target(partition: u16, read_through: bool) -> Target {
-    Target { partition: PartitionId(partition), tenant: TenantId(0), read_through, write_through: false }
+    Target {
+        partition: PartitionId(partition),
+        tenant: TenantId(0),
+        read_through,
+        write_through: false,
+        shared: false,
+    }
 }
 
 /// A blocking client of a listener under test.
