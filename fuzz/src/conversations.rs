@@ -170,6 +170,7 @@ fn service() -> Service {
         tenant: TenantId(0),
         read_through: partition > 0,
         write_through: partition == 2,
+        shared: false,
     };
     let prefixes = [(String::new(), target(0)), ("k".to_owned(), target(1)), ("w".to_owned(), target(2))];
     Service {
