@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{BackendDriver, Changes, FetchKey};
 use crate::classes::Classes;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Statistics};
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -48,6 +48,8 @@ pub(crate) struct Core {
     /// up in the cache.
     pub(crate) backends: Vec<Option<Arc<BackendDriver>>>,
     pub(crate) telemetry: Arc<Telemetry>,
+    /// Statistics of all nodes; none without `[cluster]`.
+    pub(crate) statistics: Option<Arc<Statistics>>,
     pub(crate) shadow: Arc<Shadow>,
     /// The recording for a simulation, while one is being made.
     pub(crate) recording: Arc<Recording>,

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sherwood_config::SloScope;
-use sherwood_model::{Band, FinishedRequest, Slo, SloStanding};
+use sherwood_model::{FinishedRequest, Slo, SloStanding};
+use sherwood_policy::Needs;
 use sherwood_ports::http::{Problem, Text, WholeBody, json_at, listed};
 use sherwood_process::clock::millis;
 
@@ -28,8 +29,12 @@ const REPORTS_MAX: usize = 100_000;
 pub(crate) struct RbcView {
     /// Percentiles of latency between which requests are counted, as ratios.
     band: [f64; 2],
-    /// Number of requests that each backend blocked, by its slowest query.
+    /// Number of requests that each backend blocked, by its slowest query; with `[cluster]`,
+    /// requests of all `nodes`.
     counts: BTreeMap<String, u64>,
+    /// Names of the nodes whose requests are counted; absent without `[cluster]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<String>>,
     /// Age of the oldest request that was counted, which may be beyond the window if requests are
     /// few.
     reached_s: f64,
@@ -41,11 +46,22 @@ pub(crate) async fn rbc(State(core): State<Arc<Core>>) -> Result<Json<RbcView>, 
 }
 
 fn blocking_counts(core: &Arc<Core>) -> RbcView {
-    let Band { low, high } = core.control().band();
-    let Rbc { reach, counts } = core.telemetry.rbc(core.clock.now(), Band { low, high });
+    let band = core.control().band();
+    let (now, backends) = (core.clock.now(), core.names.backends());
+    let needs = Needs { requests: true, bands: vec![band], ..Needs::default() };
+    let (nodes, known) = core.statistics.as_ref().map(|of| of.blocking(now, &needs)).unzip();
+    let Rbc { reach, counts } = match known.flatten() {
+        Some(known) => {
+            let reach = known.reach();
+            let seen = known.observations(&needs, backends.len());
+            Rbc { reach, counts: seen.first().map(|seen| seen.blocking(band).to_vec()).unwrap_or_default() }
+        }
+        None => core.telemetry.rbc(now, band),
+    };
     RbcView {
-        band: [low / 100.0, high / 100.0],
-        counts: core.names.backends().iter().cloned().zip(counts).collect(),
+        band: [band.low / 100.0, band.high / 100.0],
+        counts: backends.iter().cloned().zip(counts).collect(),
+        nodes,
         reached_s: reach.as_secs_f64(),
         window_s: core.telemetry.rbc_window().as_secs_f64(),
     }

@@ -1,13 +1,16 @@
-//! The node's place in a cluster: changes of shared backends, to and from the other nodes.
+//! The node's place in a cluster: changes of shared backends, to and from the other nodes, and
+//! statistics of all.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `mod` | the machine of the peers behind a lock, for backends, listeners and the bus |
 //! | `apply` | changes of other nodes, made in this node's cache |
 //! | `counters` | messages on the bus, counted |
+//! | `statistics` | requests and caches of all nodes, for decisions |
 
 mod apply;
 mod counters;
+mod statistics;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -25,6 +28,7 @@ use crate::setup::BackendSetup;
 
 pub(crate) use apply::{apply, drop_all};
 pub(crate) use counters::{BusCounters, BusCounts, Direction};
+pub(crate) use statistics::Statistics;
 
 /// A change of a shared backend, with its keys' bytes.
 pub(crate) type Change = SharedChange<Bytes>;

@@ -22,12 +22,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sherwood_cache::Cache;
+use sherwood_control::cluster::Wants;
 use sherwood_control::{Act, ControlLoop, Levels, Merger, Pin, PinError, Said, Seen};
 use sherwood_model::{Band, CachePlan, Instant, PartitionId};
 use sherwood_policy::tenants::TenantStanding;
-use sherwood_policy::{GuardStanding, Options};
+use sherwood_policy::{GuardStanding, Needs, Options};
 use sherwood_process::clock::{Clock, millis};
 
+use crate::cluster::Statistics;
 use crate::names::Names;
 use crate::observe::events::Events;
 use crate::observe::shadow::Shadow;
@@ -76,6 +78,8 @@ pub(crate) struct ControlParts {
     pub(crate) admission: AdmissionTargets,
     /// The tiers whose copies are chosen; none without `[replication]`.
     pub(crate) tiers: Option<Tiers>,
+    /// Statistics of all nodes; none without `[cluster]`.
+    pub(crate) statistics: Option<Arc<Statistics>>,
 }
 
 /// The control loop of a node, with the parts that it observes and controls.
@@ -103,7 +107,21 @@ impl Control {
         if let Some(tiers) = &parts.tiers {
             rounds = rounds.with_replication(tiers.lever(now));
         }
-        Self { rounds, merger: Merger::of_new([String::new()]), tenants, actuator, parts }
+        let control = Self { rounds, merger: Merger::of_new([String::new()]), tenants, actuator, parts };
+        control.want_statistics();
+        control
+    }
+
+    /// Has snapshots of the node's statistics contain what its decisions need.
+    fn want_statistics(&self) {
+        if let Some(statistics) = &self.parts.statistics {
+            statistics.want(self.wants(self.rounds.levels().needs()), self.band(), self.total_bytes());
+        }
+    }
+
+    /// The statistics of all nodes from which a decision with these needs is made.
+    fn wants(&self, needs: Needs) -> Wants {
+        Wants { needs, by_tenant: self.rounds.levels().tenants().is_some() }
     }
 
     /// Name of the policy in force among partitions.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use sherwood_config::SloSetup;
 use sherwood_model::history::Percentiles;
 use sherwood_model::{
-    BackendId, Band, FinishedRequest, Instant, LatencySketch, LatencyWindow, PartitionId, QueryWindows,
-    RequestSelection, RequestSnapshot, Slo, SloMonitor, SloStanding,
+    BackendId, Band, CollectedRequests, FinishedRequest, Instant, LatencySketch, LatencyWindow, PartitionId,
+    QueryWindows, RequestCollector, RequestSelection, RequestSnapshot, Slo, SloMonitor, SloStanding,
 };
 use sherwood_policy::{BAND_REQUESTS_MIN, RequestLog};
 
@@ -34,6 +34,8 @@ pub(crate) struct Telemetry {
     misses: Vec<Mutex<LatencyWindow>>,
     timing_misses: AtomicBool,
     rbc_window: Duration,
+    /// The requests that other nodes are told of next; none without a cluster.
+    collected: Option<Mutex<RequestCollector>>,
     finished: AtomicU64,
     /// Time of the last request that was told, not made of a batch, in nanoseconds; 0 before.
     told_ns: AtomicU64,
@@ -80,10 +82,24 @@ impl Telemetry {
             misses: windows(backends, rbc_window),
             timing_misses: AtomicBool::new(false),
             rbc_window,
+            collected: None,
             finished: AtomicU64::new(0),
             told_ns: AtomicU64::new(0),
             keys: AtomicU64::new(0),
         }
+    }
+
+    /// Collects requests for other nodes from now on.
+    #[must_use]
+    pub(crate) fn collecting(self) -> Self {
+        Self { collected: Some(Mutex::default()), ..self }
+    }
+
+    /// Returns the requests that were counted since the last call; none unless they are
+    /// [collected](Self::collecting).
+    pub(crate) fn collected(&self) -> CollectedRequests {
+        let collected = self.collected.as_ref().map(|collected| lock(collected).take());
+        collected.unwrap_or_default().into()
     }
 
     /// Records a request that the gateway, a report or a trace has told and that ended at `at`, in
@@ -122,6 +138,9 @@ impl Telemetry {
             self.finished.fetch_add(times, Relaxed);
             let bound = Duration::from_nanos(self.slo_bound_ns.load(Relaxed));
             self.outcomes.count(within(request.latency_us, bound), times);
+            if let Some(collected) = &self.collected {
+                lock(collected).record(request, times);
+            }
         }
     }
 

@@ -50,7 +50,7 @@ use crate::admin;
 use crate::backend::{BackendDriver, BackendParts};
 use crate::bus::{Bus, Connect};
 use crate::classes::Classes;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Statistics};
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
     Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, OwnCache, RateLimits,
@@ -291,13 +291,17 @@ fn end_shared_writes(core: &Core) {
     });
 }
 
-/// Starts the control thread, which also ends clients' batches, fades hot keys and takes the
-/// history's readings.
+/// Starts the control thread, which also ends clients' batches, fades hot keys, and once a second
+/// publishes the node's statistics and takes a reading for the history.
 fn control_thread(core: &Arc<Core>) -> io::Result<Worker> {
     let recorded = Arc::clone(core);
     let record = move |now| {
         recorded.batches.expire(now);
         recorded.hot_keys.fade(now);
+        if let Some(statistics) = &recorded.statistics {
+            let report = recorded.control().report();
+            statistics.publish(now, recorded.telemetry.collected(), report);
+        }
         history::record(&recorded, now)
     };
     threads::control(core.clock, Arc::clone(&core.telemetry), Arc::clone(&core.control), record)
@@ -433,16 +437,23 @@ impl Parts {
         let Engine { clock, cache, .. } = &self.engine;
         let of_partitions = names.partitions().iter().map(|partition| partition.backend).collect();
         let (backends, slos) = ((setup.backends.len(), of_partitions), (setup.slo, &setup.slos[..]));
+        let rbc_window = setup.control.rbc_window;
+        let telemetry = Telemetry::new(backends, slos, rbc_window, clock.now());
+        let events = Arc::new(Events::new(*clock));
+        let statistics = setup.cluster.as_ref().map(|cluster| {
+            Arc::new(Statistics::new(cluster, names, rbc_window, (*clock, Arc::clone(&events))))
+        });
         ControlParts {
             clock: *clock,
             names: Arc::clone(names),
             cache: Arc::clone(cache),
-            telemetry: Arc::new(Telemetry::new(backends, slos, setup.control.rbc_window, clock.now())),
+            telemetry: Arc::new(if statistics.is_some() { telemetry.collecting() } else { telemetry }),
             shadow: Arc::clone(&self.shadow),
-            events: Arc::new(Events::new(*clock)),
+            events,
             losses: Arc::default(),
             admission: AdmissionTargets::new(&self.backends, Arc::clone(deadlines)),
             tiers: setup.replication.clone().and_then(|tiers| Tiers::new(tiers, &self.backends)),
+            statistics,
         }
     }
 
@@ -486,6 +497,7 @@ impl Parts {
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
         let (telemetry, losses, events) =
             (Arc::clone(&parts.telemetry), Arc::clone(&parts.losses), Arc::clone(&parts.events));
+        let statistics = parts.statistics.clone();
         let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
         control.start().expect("the baselines fit the cache");
         Ok(Core {
@@ -496,6 +508,7 @@ impl Parts {
             cache,
             backends,
             telemetry,
+            statistics,
             shadow,
             recording,
             events,

@@ -97,5 +97,8 @@ pub(super) fn apply(
     if let (Some(setup), Some(cluster)) = (&changes.cluster, &core.cluster) {
         cluster.set_nodes(setup.nodes.clone());
     }
+    if let (Some(setup), Some(statistics)) = (&changes.cluster, &core.statistics) {
+        statistics.set_nodes(setup.nodes.clone(), setup.statistics.clone());
+    }
     Ok(())
 }

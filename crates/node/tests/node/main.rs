@@ -37,6 +37,7 @@ mod reference;
 mod reporters;
 mod resizing;
 mod spans;
+mod statistics;
 mod stopping;
 mod support;
 mod tenants;
