@@ -7,10 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use sherwood_control::cluster::Source;
 use sherwood_model::Instant;
 use sherwood_path::PeerStanding;
 use sherwood_ports::http::Problem;
 
+use crate::cluster::Cluster;
 use crate::core::Core;
 
 /// The node's place in a cluster.
@@ -25,6 +27,19 @@ pub(crate) struct ClusterView {
     peers: Vec<PeerView>,
     /// Shared backends.
     shared: Vec<SharedView>,
+    /// Statistics of requests that decisions use.
+    statistics: StatisticsView,
+}
+
+/// Statistics of requests that decisions use.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+#[schemars(rename = "StatisticsSource")]
+struct StatisticsView {
+    /// Node that merged those of all: the statistics node that this one follows, or this node
+    /// itself; null while decisions use its own requests alone.
+    from: Option<String>,
+    /// Seconds since the snapshot of the statistics node; null while none is followed.
+    age_s: Option<f64>,
 }
 
 /// Another node.
@@ -81,7 +96,24 @@ pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<ClusterVi
         incarnation,
         peers: peers.into_iter().map(|peer| PeerView::of(now, peer)).collect(),
         shared: shared.collect(),
+        statistics: core
+            .statistics
+            .as_ref()
+            .map(|of| StatisticsView::of(&of.source(now), cluster))
+            .unwrap_or_default(),
     }))
+}
+
+impl StatisticsView {
+    fn of(source: &Source, cluster: &Cluster) -> Self {
+        match source {
+            Source::All { .. } => Self { from: Some(cluster.setup.node.clone()), age_s: None },
+            Source::Snapshot { node, age, .. } => {
+                Self { from: Some(node.clone()), age_s: Some(age.as_secs_f64()) }
+            }
+            Source::Own { .. } => Self::default(),
+        }
+    }
 }
 
 impl PeerView {

@@ -17,7 +17,7 @@ mod connect;
 )]
 mod generated;
 mod messages;
-#[allow(dead_code, reason = "messages that the bus does not send yet")]
+mod parts;
 mod statistics;
 
 use std::sync::Arc;
@@ -30,17 +30,22 @@ use futures_util::StreamExt;
 use serde_json::json;
 use sherwood_path::{PeerAction, PeerMessage, PeerReport};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::{self, Change, Cluster, Direction};
+use crate::cluster::{self, Change, Cluster, Direction, Published};
 use crate::core::Core;
 
 pub(crate) use connect::Connect;
 use messages::MESSAGE_BYTES_MAX;
+use parts::Joined;
 
 /// The version of messages, which is part of their subjects.
 const VERSION: &str = "v1";
+/// The kind of a node's statistics.
+const STATISTICS: &str = "statistics";
+/// The kind of the statistics of all nodes.
+const SNAPSHOTS: &str = "snapshots";
 /// Longest time for which a message waits to be written to the connection.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time for which a stopping node waits until its farewell is sent.
@@ -83,6 +88,8 @@ struct Connection {
     client: Client,
     /// Nodes whose messages have another version, and were reported.
     other_versions: Vec<String>,
+    /// Pieces of statistics that are too large for one message.
+    joined: Joined,
 }
 
 async fn run(core: Arc<Core>, cluster: Arc<Cluster>, connect: Connect, mut leaving: oneshot::Receiver<()>) {
@@ -101,7 +108,9 @@ async fn run(core: Arc<Core>, cluster: Arc<Cluster>, connect: Connect, mut leavi
             return core.events.warn("cluster", message, json!({ "error": error }));
         }
     };
-    let mut connection = Connection { core, cluster, client, other_versions: Vec::new() };
+    let mut outgoing = core.statistics.as_ref().map(|statistics| statistics.outgoing());
+    let mut connection =
+        Connection { core, cluster, client, other_versions: Vec::new(), joined: Joined::default() };
     loop {
         connection.send_due().await;
         let due = connection.cluster.next_timeout().since(connection.core.clock.now());
@@ -111,6 +120,7 @@ async fn run(core: Arc<Core>, cluster: Arc<Cluster>, connect: Connect, mut leavi
                 None => return,
             },
             () = connection.cluster.woken() => {}
+            published = next(&mut outgoing) => connection.send_statistics(&published).await,
             () = sleep(due) => {}
             _ = &mut leaving => break,
         }
@@ -120,6 +130,18 @@ async fn run(core: Arc<Core>, cluster: Arc<Cluster>, connect: Connect, mut leavi
     if let Err(error) = connection.client.flush().await {
         tracing::debug!("the farewell may not have been sent: {error}");
     }
+}
+
+/// Waits for the next statistics of this node.
+async fn next(outgoing: &mut Option<watch::Receiver<Option<Arc<Published>>>>) -> Arc<Published> {
+    while let Some(receiver) = outgoing {
+        match receiver.changed().await.map(|()| receiver.borrow_and_update().clone()) {
+            Ok(Some(published)) => return published,
+            Ok(None) => {}
+            Err(_) => *outgoing = None,
+        }
+    }
+    std::future::pending().await
 }
 
 impl Connection {
@@ -140,6 +162,28 @@ impl Connection {
                 }
                 PeerAction::Report(report) => self.report(&report),
             }
+        }
+    }
+
+    /// Sends the node's statistics, and its snapshot if it is a statistics node.
+    async fn send_statistics(&self, Published { batch, snapshot }: &Published) {
+        self.publish_all(STATISTICS, batch.stamp.number, statistics::encode_batch(batch)).await;
+        if let Some(snapshot) = snapshot {
+            self.publish_all(SNAPSHOTS, snapshot.stamp.number, statistics::encode_snapshot(snapshot)).await;
+        }
+    }
+
+    /// Publishes a message, in pieces if it is too large for one.
+    async fn publish_all(&self, kind: &str, number: u64, bytes: Vec<u8>) {
+        if bytes.len() <= MESSAGE_BYTES_MAX {
+            return self.publish(kind, bytes).await;
+        }
+        let parts = parts::split(kind, number, &bytes);
+        if parts.is_empty() {
+            self.cluster.counters.count_dropped(Direction::Sent, 1);
+        }
+        for part in parts {
+            self.publish(parts::KIND, part).await;
         }
     }
 
@@ -168,6 +212,12 @@ impl Connection {
         if message.payload.len() > MESSAGE_BYTES_MAX {
             return self.refuse(&subject, "its size");
         }
+        if let STATISTICS | SNAPSHOTS | parts::KIND = kind {
+            return match self.take_statistics(node, kind, &message.payload) {
+                Ok(()) => self.cluster.counters.count(Direction::Received, message.payload.len()),
+                Err(why) => self.refuse(&subject, &why),
+            };
+        }
         match messages::decode(&self.core.names, kind, &message.payload) {
             Ok(Some(decoded)) => {
                 self.cluster.counters.count(Direction::Received, message.payload.len());
@@ -183,6 +233,31 @@ impl Connection {
         for change in self.cluster.receive(node, message) {
             cluster::apply(&self.core, change).await;
         }
+    }
+
+    /// Takes in statistics of another node, or a piece of them.
+    ///
+    /// # Errors
+    /// If they are left out.
+    fn take_statistics(&mut self, node: &str, kind: &str, bytes: &[u8]) -> Result<(), String> {
+        let Some(known) = self.core.statistics.as_ref().filter(|_| node != self.cluster.setup.node) else {
+            return Err("it is of a process with this node's name".to_owned());
+        };
+        let now = self.core.clock.now();
+        let taken = match kind {
+            // Most nodes of a cluster with statistics nodes have no use for what all nodes send.
+            STATISTICS if !known.merges() => return Ok(()),
+            STATISTICS => statistics::decode_batch(node, bytes).map(|of| known.receive_batch(now, node, &of)),
+            SNAPSHOTS => statistics::decode_snapshot(bytes).map(|of| known.receive_snapshot(now, node, of)),
+            _ => {
+                let whole = self.joined.take(node, bytes).map_err(|error| error.to_string())?;
+                return match whole {
+                    Some((kind, bytes)) if kind != parts::KIND => self.take_statistics(node, &kind, &bytes),
+                    _ => Ok(()),
+                };
+            }
+        };
+        taken.map_err(|error| error.to_string())?.map_err(|ignored| ignored.to_string())
     }
 
     fn refuse(&self, subject: &str, why: &str) {

@@ -28,7 +28,7 @@ use crate::setup::BackendSetup;
 
 pub(crate) use apply::{apply, drop_all};
 pub(crate) use counters::{BusCounters, BusCounts, Direction};
-pub(crate) use statistics::Statistics;
+pub(crate) use statistics::{Published, Statistics};
 
 /// A change of a shared backend, with its keys' bytes.
 pub(crate) type Change = SharedChange<Bytes>;

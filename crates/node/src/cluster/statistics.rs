@@ -1,7 +1,5 @@
 //! Statistics of all nodes: published once a second, received from others, and used by decisions.
 
-#![allow(dead_code, reason = "messages are sent and received by the bus")]
-
 use std::fmt::{self, Display};
 use std::mem::discriminant;
 use std::sync::{Arc, Mutex, MutexGuard};
