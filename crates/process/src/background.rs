@@ -169,6 +169,7 @@ mod tests {
             tenant: TenantId(0),
             read_through: false,
             write_through: false,
+            shared: false,
         };
         let service = Service {
             cache: Arc::clone(&cache),
