@@ -27,8 +27,8 @@ impl FinishedRequest {
         Self::of_micros(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX), blocking)
     }
 
-    /// Returns a request of tenant 0 that took `latency_us` microseconds and whose slowest query was
-    /// to `blocking`.
+    /// Returns a request of tenant 0 that took `latency_us` microseconds and whose slowest query
+    /// was to `blocking`.
     #[must_use]
     pub fn of_micros(latency_us: u32, blocking: Option<BackendId>) -> Self {
         let blocking = blocking.map_or(NO_BACKEND, |backend| backend.0);

@@ -98,8 +98,8 @@ impl MissRatioCurve {
     }
 
     /// Returns the curve with at most `points_max` of its points, or two if that is less: so many
-    /// that the ratio at any size differs by at most a given error, the smallest of 2^-13, 2^-12 and
-    /// so on to 1 that suffices. Up to 14 passes over the points.
+    /// that the ratio at any size differs by at most a given error, the smallest of 2^-13, 2^-12
+    /// and so on to 1 that suffices. Up to 14 passes over the points.
     ///
     /// ```
     /// use sherwood_policy::MissRatioCurve;

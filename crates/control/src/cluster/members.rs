@@ -13,8 +13,8 @@ pub struct Members {
     pub own: String,
     /// Names of all nodes.
     pub nodes: Vec<String>,
-    /// Names of the nodes that merge the statistics of all, in the order in which they are followed;
-    /// empty if every node merges them for itself.
+    /// Names of the nodes that merge the statistics of all, in the order in which they are
+    /// followed; empty if every node merges them for itself.
     pub statistics: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl KnownNames {
     }
 
     /// Returns the conversion of a message's requests into ones with this node's ids. A request of
-    /// an unknown tenant has an id that no tenant has, one of an unknown backend is blocked by none.
+    /// an unknown tenant has an id that no tenant has, and an unknown backend blocks none.
     pub(super) fn renaming<'a>(
         &'a self,
         message: &NodeStatistics,

@@ -41,8 +41,8 @@ pub use snapshot::{Lack, SnapshotDraft};
 /// Age from which statistics are not decided on.
 pub const STATISTICS_AGE_MAX: Duration = Duration::from_secs(5);
 
-/// Largest number of own messages that are remembered: more than a second's for [`STATISTICS_AGE_MAX`],
-/// if a driver publishes once a second.
+/// Largest number of own messages that are remembered: more than a driver publishes in
+/// [`STATISTICS_AGE_MAX`], if it does so once a second.
 const PUBLISHED_MAX: usize = 64;
 
 /// Observations that are wanted of the statistics.
@@ -204,8 +204,8 @@ impl ClusterStatistics {
         &self.members
     }
 
-    /// Replaces the nodes of the cluster, of which this node is still one. What is known of the nodes
-    /// that stay is kept.
+    /// Replaces the nodes of the cluster, of which this node is still one. What is known of the
+    /// nodes that stay is kept.
     pub fn set_nodes(&mut self, nodes: Vec<String>, statistics: Vec<String>) {
         let old = std::mem::take(&mut self.members);
         let mut heard: BTreeMap<_, _> = old.nodes.into_iter().zip(self.heard.drain(..)).collect();

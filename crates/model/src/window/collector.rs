@@ -13,8 +13,8 @@ const PAIR_BYTES: usize = 24;
 /// Bytes of the difference between two buckets, of a pair's cells in ascending order.
 const BUCKET_BYTES: usize = 2;
 /// Largest number of pairs of tenant and blocking backend; further requests of a pair count for no
-/// backend. A pair takes at most 36 bytes where all its latencies are in one group, so that twice as
-/// many and all tenants of a node (1,024) fit into a table.
+/// backend. A pair takes at most 36 bytes where all its latencies are in one group, so that these
+/// and one of no backend for each tenant of a node (1,024) fit into a table.
 const PAIRS_MAX: usize = 760;
 /// Largest number of pairs, with those of no backend; further requests count for no tenant.
 const SENDERS_MAX: usize = 1_791;
@@ -51,7 +51,7 @@ pub enum CollectedRequests {
 /// Equal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestCount {
-    /// One of the requests.
+    /// Any of the requests.
     pub request: FinishedRequest,
     /// Number of the requests.
     pub times: u64,
@@ -97,8 +97,8 @@ impl RequestCollector {
 
 /// Counts the requests in a table if there are more than 4,096, or equal ones were recorded
 /// together. A table that would take more than 64 KiB encoded has coarser buckets, of a relative
-/// error of 3/128, 5/128 and so on, up to one group of all latencies. All cells of up to 600 pairs of
-/// tenant and backend keep their precision while their counts are below 128. O(n log n).
+/// error of 3/128, 5/128 and so on, up to one group of all latencies. All cells of up to 600 pairs
+/// of tenant and backend keep their precision while their counts are below 128. O(n log n).
 impl From<RequestCollector> for CollectedRequests {
     fn from(mut collected: RequestCollector) -> Self {
         if collected.table.is_empty() {
