@@ -37,7 +37,6 @@ mod reference;
 mod reporters;
 mod resizing;
 mod spans;
-mod statistics;
 mod stopping;
 mod support;
 mod tenants;
