@@ -38,7 +38,8 @@ pub struct Target {
     pub read_through: bool,
     /// True if what clients store and delete goes to the partition's backend.
     pub write_through: bool,
-    /// True if other nodes cache the partition's values, too, so that they may not always be trusted.
+    /// True if other nodes cache the partition's values, too, so that they may not always be
+    /// trusted.
     pub shared: bool,
 }
 

@@ -145,8 +145,8 @@ impl Core {
         self.write(partition, key, || self.cache.remove(partition, key, &access))
     }
 
-    /// Runs `change`, which stores or removes `key` in the cache, fences the key, so that no earlier
-    /// fetch fills it afterwards, and announces the change to the other nodes.
+    /// Runs `change`, which stores or removes `key` in the cache, fences the key, so that no
+    /// earlier fetch fills it afterwards, and announces the change to the other nodes.
     pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
         let changed = self.fill(partition, key, change);
         let backend = self.names.partitions()[partition.index()].backend;

@@ -53,8 +53,8 @@ struct Keys<'k> {
 }
 
 impl<'k> Keys<'k> {
-    /// Returns the keys of queued commands and the watched ones. Drops cached values that may not be
-    /// trusted, before the locks are held.
+    /// Returns the keys of queued commands and the watched ones. Drops cached values that may not
+    /// be trusted, before the locks are held.
     fn of(service: &Service, routing: &Routing, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
         let mut keys = Self::default();
         for args in queue.iter() {

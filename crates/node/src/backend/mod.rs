@@ -171,6 +171,21 @@ pub(crate) struct BackendParts {
     pub(crate) times: SharedRecorder,
 }
 
+impl BackendParts {
+    /// Returns the options of the backend's machine, whose dispatcher has `dispatch`.
+    fn machine_options(&self, dispatch: Options) -> BackendOptions {
+        BackendOptions {
+            rules: self.rules.clone(),
+            write_to: self.writes.to,
+            settle: self.writes.settle,
+            shared: self.cluster.as_ref().and_then(|cluster| cluster.shared(self.id)).cloned(),
+            units: self.units,
+            reads_as_written: self.replicas.iter().all(|replica| replica.answers_as_written()),
+            ..BackendOptions::new(dispatch, self.replicas.len(), self.partitions.clone())
+        }
+    }
+}
+
 impl BackendDriver {
     /// Starts a backend whose calls and wake-up task run on `runtime`.
     pub(crate) fn start(
@@ -187,15 +202,7 @@ impl BackendDriver {
             // The schedulers choose the replica and refuse what comes too late.
             Some(_) => Options { balance: BalanceChoice::Random, admit: AdmitChoice::Open, ..*options },
         };
-        let machine_options = BackendOptions {
-            rules: parts.rules.clone(),
-            write_to: parts.writes.to,
-            settle: parts.writes.settle,
-            shared: parts.cluster.as_ref().and_then(|cluster| cluster.shared(parts.id)).cloned(),
-            units: parts.units,
-            reads_as_written: replicas.iter().all(|replica| replica.answers_as_written()),
-            ..BackendOptions::new(local, replicas.len(), parts.partitions.clone())
-        };
+        let machine_options = parts.machine_options(local);
         let (timeout, admit) = (options.timeout, options.admit);
         let calls_at_once_max = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
         let turn_timeout = machine_options.turn_timeout();

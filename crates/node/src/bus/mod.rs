@@ -71,8 +71,8 @@ impl Bus {
         Self { leave, task }
     }
 
-    /// Ends the announcements of this process, and waits until its farewell is sent. All writes must
-    /// have ended.
+    /// Ends the announcements of this process, and waits until its farewell is sent. All writes
+    /// must have ended.
     pub(crate) async fn leave(self) {
         let Self { leave, task } = self;
         // The task has ended if nobody receives.

@@ -53,7 +53,7 @@ use crate::classes::Classes;
 use crate::cluster::{Cluster, Statistics};
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
-    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, OwnCache, RateLimits,
+    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, OwnCache, RateLimits,
     TenantRecord, Tiers,
 };
 use crate::core::Core;
@@ -495,11 +495,8 @@ impl Parts {
         let Engine { clock, entropy, policy, budgets, cache, memory: _, network, times } = engine;
         let levels = levels(setup, policy, budgets, &names, tenancy.clone().zip(counters.clone()))?;
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
-        let (telemetry, losses, events) =
-            (Arc::clone(&parts.telemetry), Arc::clone(&parts.losses), Arc::clone(&parts.events));
-        let statistics = parts.statistics.clone();
-        let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
-        control.start().expect("the baselines fit the cache");
+        let (telemetry, losses, events, statistics) = observed(&parts);
+        let control = start_control(setup, levels, actuator, parts);
         Ok(Core {
             batches: batches(setup, clock, &telemetry, &names, entropy.draw()),
             hot_keys: Arc::new(HotKeys::new(setup.partitions.len(), entropy.draw())),
@@ -527,7 +524,7 @@ impl Parts {
             buffers,
             resident_limit,
             background,
-            control: Arc::new(Mutex::new(control)),
+            control,
             losses,
             instances,
             event_streams: Arc::new(Semaphore::new(admin::STREAMS_MAX)),
@@ -542,6 +539,24 @@ impl Parts {
             stopping,
         })
     }
+}
+
+/// Returns the parts of the control loop that others use, too.
+fn observed(parts: &ControlParts) -> (Arc<Telemetry>, Arc<Losses>, Arc<Events>, Option<Arc<Statistics>>) {
+    let ControlParts { telemetry, losses, events, statistics, .. } = parts;
+    (Arc::clone(telemetry), Arc::clone(losses), Arc::clone(events), statistics.clone())
+}
+
+/// Creates the control loop, and applies the plan that it starts from.
+fn start_control(
+    setup: &Setup,
+    levels: (Levels, Option<TenantRecord>),
+    actuator: Box<dyn Actuator>,
+    parts: ControlParts,
+) -> Arc<Mutex<Control>> {
+    let control = Control::new(levels, setup.control.clone(), setup.pins(), actuator, parts);
+    control.start().expect("the baselines fit the cache");
+    Arc::new(Mutex::new(control))
 }
 
 /// Returns the levels that divide the cache, and the record of the tenants, if there are any.

@@ -82,6 +82,12 @@ fn ramps(encoder: &mut DescriptorEncoder<'_>, stats: &[BackendStats]) -> fmt::Re
     gauges(encoder, "backend_ramp_warm", "1 when the ramp has ended", warm.collect())
 }
 
+/// Returns the name of the policy in force, and the number of decisions.
+fn policy(core: &Core) -> (String, u64) {
+    let control = core.control();
+    (control.policy().to_owned(), control.decisions())
+}
+
 impl Collector for Reading {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         process::encode_node(&self.core, &mut encoder)?;
@@ -95,10 +101,7 @@ impl Collector for Reading {
         tenants::encode(&self.core, &mut encoder)?;
         traces::encode(&self.core, &mut encoder)?;
         cluster::encode(&self.core, &mut encoder)?;
-        let (policy, decisions) = {
-            let control = self.core.control();
-            (control.policy().to_owned(), control.decisions())
-        };
+        let (policy, decisions) = policy(&self.core);
         counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
         gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])?;
         let Core { cache, buffers, .. } = &*self.core;
