@@ -135,8 +135,8 @@ pub trait Backends: Send + Sync {
     /// nothing else.
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
 
-    /// Calls `change` like [`write`](Self::write), which stores `key` if the cache does not have it:
-    /// the client has read the value from its store, and has not changed that.
+    /// Calls `change` like [`write`](Self::write), which stores `key` if the cache does not have
+    /// it: the client has read the value from its store, and has not changed that.
     fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
         self.write(partition, key, change);
     }

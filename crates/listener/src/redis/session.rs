@@ -427,8 +427,8 @@ impl Session<'_> {
         self.peek_at(target.partition, name, &self.access(), |item| Old::of(item).map(read))?
     }
 
-    /// Drops the cached value of a key if it may not be trusted. A transaction, which holds locks of
-    /// the cache, has done so for its keys before.
+    /// Drops the cached value of a key if it may not be trusted. A transaction, which holds locks
+    /// of the cache, has done so for its keys before.
     fn drop_untrusted(&self, target: Target, name: &[u8]) {
         if self.exclusive.is_none() {
             self.shared.service.drop_untrusted(target, name);

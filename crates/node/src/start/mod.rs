@@ -485,9 +485,8 @@ impl Parts {
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
         let (names, tenancy) = (Arc::new(names(setup)), setup.tenancy.clone().map(Arc::new));
-        let deadlines = Arc::new(DeadlineCounts::default());
-        let parts = self.control_parts(setup, &names, &deadlines);
-        let instances = instances_of(setup);
+        let deadlines: Arc<DeadlineCounts> = Arc::default();
+        let (parts, instances) = (self.control_parts(setup, &names, &deadlines), instances_of(setup));
         let actuator = self.actuator(setup, &instances, keeper);
         let counters = self.counters(&names, tenancy.as_ref());
         let Self { engine, shadow, recording, backends, schedulers, cluster, buffers, background, spans } =
