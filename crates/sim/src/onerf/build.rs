@@ -77,11 +77,7 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
         sizes: model.replay().map(|_| Sizes::new()),
         echoes: knobs.sample - 1,
         echo_draws: stream(setup.seed, ECHOES),
-        backends: model
-            .backends()
-            .iter()
-            .map(|model| SimulatedBackend::new(model, &setup.profile, setup.seed))
-            .collect(),
+        backends: simulated(model, &setup),
         reports: (0..servers).map(|_| Report::default()).collect(),
         told: VecDeque::new(),
         statistics: statistics(servers, &observed),
@@ -94,6 +90,12 @@ pub(super) fn world(setup: &Setup, tenants: u16) -> Result<World, SetupError> {
         (0..world.nodes.len()).for_each(|node| world.apply(node, CachePlan::Shared.into()));
     }
     Ok(world)
+}
+
+/// Returns the backends of a model.
+fn simulated(model: &Model, setup: &Setup) -> Vec<SimulatedBackend> {
+    let backend = |model| SimulatedBackend::new(model, &setup.profile, setup.seed);
+    model.backends().iter().map(backend).collect()
 }
 
 /// Returns the names in the reports of servers.
