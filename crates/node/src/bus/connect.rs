@@ -1,6 +1,6 @@
 //! Options of the connection to NATS.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,8 +92,8 @@ impl Connect {
 }
 
 /// Returns the secret of a file, read again when the file changes.
-fn watched(path: &PathBuf) -> Result<Arc<Watched<String>>, StartError> {
-    let of = path.clone();
+fn watched(path: &Path) -> Result<Arc<Watched<String>>, StartError> {
+    let of = path.to_path_buf();
     let read = move |reader: &mut Reader| -> Result<String, ReadError> { reader.secret(&of, Rules::DEFAULT) };
     Watched::open(read).map(Arc::new).map_err(|error| unusable(path, &error))
 }
