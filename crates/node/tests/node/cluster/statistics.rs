@@ -62,12 +62,16 @@ fn requests_reported_to_any_node_count_on_all() {
 fn nodes_follow_the_next_statistics_node_when_one_stops_and_then_decide_alone() {
     let bus = Bus::start();
     let [a, b, c] = three(&bus, &["b", "a"]);
-    [&a, &b, &c].map(|node| follows(node, Some("b")));
+    for node in [&a, &b, &c] {
+        follows(node, Some("b"));
+    }
     assert!(cluster(&c)["statistics"]["age_s"].as_f64() < Some(5.0));
     report_some(&c, 1_000);
     agree(&[&a, &b, &c], 10, &["a", "b", "c"]);
     drop(b);
-    [&a, &c].map(|node| follows(node, Some("a")));
+    for node in [&a, &c] {
+        follows(node, Some("a"));
+    }
     agree(&[&a, &c], 10, &["a", "c"]);
     drop(a);
     follows(&c, None);
