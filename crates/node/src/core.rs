@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::backend::{BackendDriver, Changes, FetchKey};
 use crate::classes::Classes;
-use crate::cluster::{Cluster, Statistics};
+use crate::cluster::{Cluster, ClusterRates, Statistics};
 use crate::control::instances::Instance;
 use crate::control::{Control, Losses, Quotas};
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -109,6 +109,8 @@ pub(crate) struct Core {
     pub(crate) walks: Arc<Semaphore>,
     /// The node's place in a cluster; none for a node alone.
     pub(crate) cluster: Option<Arc<Cluster>>,
+    /// Rates of tenants that the nodes share; none for a node alone, or without resources.
+    pub(crate) rates: Option<Arc<ClusterRates>>,
     /// Requests for reloads of the configuration.
     pub(crate) reloads: ReloadRequests,
     /// True from the moment the node begins to drain.

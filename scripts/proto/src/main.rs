@@ -10,7 +10,7 @@ use ring::digest::{SHA256, digest};
 /// Files of code, each with the names of its definitions in `proto/sherwood/v1/`.
 const GENERATED: &[(&str, &[&str])] = &[
     ("crates/tickets/src/generated.rs", &["tickets"]),
-    ("crates/node/src/bus/generated.rs", &["bus", "statistics"]),
+    ("crates/node/src/bus/generated.rs", &["bus", "rates", "statistics"]),
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {

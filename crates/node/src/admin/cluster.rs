@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sherwood_control::cluster::Source;
+use sherwood_dispatch::PeerLoan;
 use sherwood_model::Instant;
 use sherwood_path::PeerStanding;
 use sherwood_ports::http::Problem;
@@ -29,6 +30,22 @@ pub(crate) struct ClusterView {
     shared: Vec<SharedView>,
     /// Statistics of requests that decisions use.
     statistics: StatisticsView,
+    /// Rates that other nodes lend to this one.
+    loans: Vec<LoanView>,
+    /// Rates that this node lends to others.
+    lent: Vec<LoanView>,
+}
+
+/// A tenant's rate on loan between this node and another one.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Loan")]
+struct LoanView {
+    resource: String,
+    /// Tenant that uses the units.
+    tenant: String,
+    /// The other node.
+    node: String,
+    units_per_s: f64,
 }
 
 /// Statistics of requests that decisions use.
@@ -91,6 +108,7 @@ pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<ClusterVi
             untrusted: values.untrusted(),
         })
     });
+    let (loans, lent) = core.rates.as_ref().map(|rates| rates.loans()).unwrap_or_default();
     Ok(Json(ClusterView {
         node: cluster.setup.node.clone(),
         incarnation,
@@ -101,7 +119,22 @@ pub(crate) async fn show(State(core): State<Arc<Core>>) -> Result<Json<ClusterVi
             .as_ref()
             .map(|of| StatisticsView::of(&of.source(now), cluster))
             .unwrap_or_default(),
+        loans: loans.iter().map(|loan| LoanView::of(&core, loan)).collect(),
+        lent: lent.iter().map(|loan| LoanView::of(&core, loan)).collect(),
     }))
+}
+
+impl LoanView {
+    fn of(core: &Core, PeerLoan { node, amount }: &PeerLoan) -> Self {
+        let tenancy = core.tenancy.as_ref();
+        let resource = tenancy.map(|of| of.resources[amount.resource.index()].name.clone());
+        Self {
+            resource: resource.unwrap_or_default(),
+            tenant: core.names.tenant(amount.tenant).to_owned(),
+            node: node.to_string(),
+            units_per_s: amount.per_s,
+        }
+    }
 }
 
 impl StatisticsView {

@@ -17,8 +17,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
 use sherwood_dispatch::{
-    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError, Reply,
-    Stats,
+    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError,
+    RatesInForce, Reply, Stats,
 };
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
@@ -343,6 +343,12 @@ impl BackendDriver {
     /// its id, or none if the total pays for all of them; no effect without tenants.
     pub(crate) fn set_rates(self: &Arc<Self>, kind: DemandKind, total_per_s: f64, per_s: &[f64]) {
         self.drive(|state, now, cache| state.machine.set_rates(now, cache, kind, total_per_s, per_s));
+    }
+
+    /// Sets rates of reads, or writes, with loans of other nodes, which end by themselves; no effect
+    /// without tenants.
+    pub(crate) fn set_rates_in_force(self: &Arc<Self>, kind: DemandKind, rates: &RatesInForce) {
+        self.drive(|state, now, cache| state.machine.set_rates_in_force(now, cache, kind, rates));
     }
 
     /// Returns what each of these tenants has asked of the backend and used of its units, given the

@@ -18,6 +18,7 @@ mod connect;
 mod generated;
 mod messages;
 mod parts;
+mod rates;
 mod statistics;
 
 use std::sync::Arc;
@@ -42,10 +43,14 @@ use parts::Joined;
 
 /// The version of messages, which is part of their subjects.
 const VERSION: &str = "v1";
+/// The kind of requests for rates, and of the answers.
+const RATES: &str = "rates";
 /// The kind of a node's statistics.
 const STATISTICS: &str = "statistics";
 /// The kind of the statistics of all nodes.
 const SNAPSHOTS: &str = "snapshots";
+/// The reason that a message is ignored which has this node's name.
+const NAMESAKE: &str = "it is of a process with this node's name";
 /// Longest time for which a message waits to be written to the connection.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time for which a stopping node waits until its farewell is sent.
@@ -163,6 +168,22 @@ impl Connection {
                 PeerAction::Report(report) => self.report(&report),
             }
         }
+        self.send_rates().await;
+    }
+
+    /// Sends requests for rates, and answers.
+    async fn send_rates(&self) {
+        let Some((shared, known)) = self.core.rates.as_ref().zip(self.known()) else { return };
+        let mut messages = shared.take_messages();
+        for messages in messages.make_contiguous().chunks(rates::MESSAGES_MAX) {
+            self.publish(RATES, rates::encode(known, messages)).await;
+        }
+    }
+
+    /// Returns the names in messages with rates; none without tenants.
+    fn known(&self) -> Option<rates::Known<'_>> {
+        let tenancy = self.core.tenancy.as_ref()?;
+        Some(rates::Known { names: &self.core.names, resources: &tenancy.resources })
     }
 
     /// Sends the node's statistics, and its snapshot if it is a statistics node.
@@ -218,6 +239,12 @@ impl Connection {
                 Err(why) => self.refuse(&subject, &why),
             };
         }
+        if kind == RATES {
+            return match self.take_rates(node, &message.payload) {
+                Ok(()) => self.cluster.counters.count(Direction::Received, message.payload.len()),
+                Err(why) => self.refuse(&subject, &why),
+            };
+        }
         match messages::decode(&self.core.names, kind, &message.payload) {
             Ok(Some(decoded)) => {
                 self.cluster.counters.count(Direction::Received, message.payload.len());
@@ -235,13 +262,28 @@ impl Connection {
         }
     }
 
+    /// Takes in requests for rates, and answers.
+    ///
+    /// # Errors
+    /// If they are left out.
+    fn take_rates(&self, node: &str, bytes: &[u8]) -> Result<(), String> {
+        let own = &self.cluster.setup.node;
+        if node == own {
+            return Err(NAMESAKE.to_owned());
+        }
+        let Some((shared, known)) = self.core.rates.as_ref().zip(self.known()) else { return Ok(()) };
+        let messages = rates::decode(known, own, bytes).map_err(|error| error.to_string())?;
+        messages.iter().for_each(|contents| shared.receive(node, contents));
+        Ok(())
+    }
+
     /// Takes in statistics of another node, or a piece of them.
     ///
     /// # Errors
     /// If they are left out.
     fn take_statistics(&mut self, node: &str, kind: &str, bytes: &[u8]) -> Result<(), String> {
         let Some(known) = self.core.statistics.as_ref().filter(|_| node != self.cluster.setup.node) else {
-            return Err("it is of a process with this node's name".to_owned());
+            return Err(NAMESAKE.to_owned());
         };
         let now = self.core.clock.now();
         let taken = match kind {
@@ -330,6 +372,7 @@ mod tests {
     fn generated_code_matches_the_protobuf_definitions() {
         let definitions = [
             include_str!("../../../../proto/sherwood/v1/bus.proto"),
+            include_str!("../../../../proto/sherwood/v1/rates.proto"),
             include_str!("../../../../proto/sherwood/v1/statistics.proto"),
         ];
         let digest = digest(&SHA256, definitions.concat().as_bytes());

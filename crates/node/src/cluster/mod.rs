@@ -1,15 +1,17 @@
-//! The node's place in a cluster: changes of shared backends, to and from the other nodes, and
-//! statistics of all.
+//! The node's place in a cluster: changes of shared backends, to and from the other nodes,
+//! statistics of all, and rates of tenants.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `mod` | the machine of the peers behind a lock, for backends, listeners and the bus |
 //! | `apply` | changes of other nodes, made in this node's cache |
 //! | `counters` | messages on the bus, counted |
+//! | `rates` | rates of tenants, lent between nodes |
 //! | `statistics` | requests and caches of all nodes, for decisions |
 
 mod apply;
 mod counters;
+mod rates;
 mod statistics;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,6 +30,7 @@ use crate::setup::BackendSetup;
 
 pub(crate) use apply::{apply, drop_all};
 pub(crate) use counters::{BusCounters, BusCounts, Direction};
+pub(crate) use rates::{ClusterRates, RateContents, RateMessage};
 pub(crate) use statistics::{Published, Statistics};
 
 /// A change of a shared backend, with its keys' bytes.
@@ -133,6 +136,11 @@ impl Cluster {
     pub(crate) fn standings(&self) -> (Vec<PeerStanding>, u64) {
         let peers = self.lock();
         (peers.standings(self.clock.now()), peers.incarnation())
+    }
+
+    /// Returns the number of this process.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.lock().incarnation()
     }
 
     fn lock(&self) -> MutexGuard<'_, Peers<Change>> {

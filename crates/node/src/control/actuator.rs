@@ -7,7 +7,7 @@ use sherwood_cache::{Cache, PlanError, ResizeError};
 use sherwood_model::{BackendPlan, CachePlan, PartitionId, Plan};
 
 use super::instances::Instance;
-use super::rates::RateLimits;
+use super::rates::PlanRates;
 use crate::backend::BackendDriver;
 
 /// A partition's size, and its counters since the start.
@@ -103,22 +103,22 @@ pub(crate) struct OwnCache {
     cache: Arc<Cache>,
     partitions: usize,
     housekeeper: Thread,
-    limits: RateLimits,
+    rates: PlanRates,
     backends: Backends,
 }
 
 impl OwnCache {
     /// Returns an actuator that applies plans to `cache`, which has `partitions` partitions, to the
-    /// rate `limits` of tenants and to `backends`. It wakes `housekeeper` when there is something
+    /// `rates` of tenants and to `backends`. It wakes `housekeeper` when there is something
     /// to evict.
     #[must_use]
     pub(crate) fn new(
         (cache, partitions): (Arc<Cache>, usize),
         housekeeper: Thread,
-        limits: RateLimits,
+        rates: PlanRates,
         backends: Backends,
     ) -> Self {
-        Self { cache, partitions, housekeeper, limits, backends }
+        Self { cache, partitions, housekeeper, rates, backends }
     }
 }
 
@@ -134,7 +134,7 @@ impl Actuator for OwnCache {
     fn resize(&self, total_bytes: u64, plan: &Plan) -> Result<(), ApplyError> {
         self.cache.resize(total_bytes, &plan.cache)?;
         if let Some(rates) = &plan.rates {
-            self.limits.set(rates);
+            self.rates.set(rates);
         }
         self.housekeeper.unpark();
         Ok(())
@@ -163,7 +163,7 @@ impl Actuator for OwnCache {
         self.cache.check(&plan.cache)?;
         // A donor of cache has its compensation first.
         if let Some(rates) = &plan.rates {
-            self.limits.set(rates);
+            self.rates.set(rates);
         }
         self.cache.apply(&plan.cache)?;
         self.backends.apply(&plan.backends);
@@ -264,6 +264,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
+    use crate::control::RateLimits;
     use crate::setup::Setup;
     use crate::tenants::TenantNetwork;
 
@@ -287,12 +288,12 @@ mod tests {
         let config = parse("actuator.toml", CONFIGURATION, &Flags::default(), &[]).unwrap();
         let tenancy = Setup::from_config(&config).unwrap().tenancy.unwrap();
         let network = Arc::new(TenantNetwork::new(&tenancy, Clock::start()).unwrap());
-        let limits = RateLimits::new(&tenancy.resources, &[], Some(&network));
+        let rates = PlanRates::Own(RateLimits::new(&tenancy.resources, &[], Some(&network)));
         let partition = Partition::new(TENANT, BackendId(0), TOTAL);
         let cache =
             Arc::new(Cache::new(Options::sized(TOTAL, 1), &[partition], SeededState::new(1)).unwrap());
         let housekeeper = std::thread::current();
-        let own = OwnCache::new((Arc::clone(&cache), 1), housekeeper, limits, Backends(Vec::new()));
+        let own = OwnCache::new((Arc::clone(&cache), 1), housekeeper, rates, Backends(Vec::new()));
         let plan =
             |budgets: Vec<u64>| Plan { rates: Some(Rates::zero(1, 1)), ..CachePlan::Budgets(budgets).into() };
         // Without a rate nothing is owed; with one of zero everything is.

@@ -42,7 +42,7 @@ pub(crate) use actuator::{Actuator, Backends, Instances, OwnCache};
 pub(crate) use admission::AdmissionTargets;
 pub(crate) use change::{ChangeError, ControlChange};
 pub(crate) use losses::Losses;
-pub(crate) use rates::RateLimits;
+pub(crate) use rates::{PlanRates, RateLimits};
 pub(crate) use replication::{ReplicationView, Tiers};
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels, TenantRecord};

@@ -3,12 +3,32 @@
 use std::sync::Arc;
 
 use sherwood_config::ResourceSetup;
+use sherwood_dispatch::RatesInForce;
 use sherwood_model::{DemandKind, Rates, ResourceId, ResourceKind, TenantId};
 
 use crate::backend::BackendDriver;
+use crate::cluster::ClusterRates;
 use crate::tenants::TenantNetwork;
 
-/// The limits that follow the rates of a plan.
+/// What the rates of a plan are set at.
+pub(crate) enum PlanRates {
+    /// The limits themselves.
+    Own(RateLimits),
+    /// The rates that the node shares with others.
+    Cluster(Arc<ClusterRates>),
+}
+
+impl PlanRates {
+    /// Sets the rates of a plan.
+    pub(super) fn set(&self, rates: &Rates) {
+        match self {
+            Self::Own(limits) => limits.set(rates),
+            Self::Cluster(shared) => shared.set_plan(rates),
+        }
+    }
+}
+
+/// The limits of tenants' work.
 #[derive(Default)]
 pub(crate) struct RateLimits(Vec<RateLimit>);
 
@@ -48,7 +68,7 @@ impl RateLimits {
     }
 
     /// Sets every limit. O(tenants) under the lock of each backend, and of the network.
-    pub(super) fn set(&self, rates: &Rates) {
+    fn set(&self, rates: &Rates) {
         for RateLimit { resource, total_per_s, limited } in &self.0 {
             let tenants = (0..rates.tenants()).map(TenantId::from_index);
             let per_s: Vec<f64> = tenants.map(|tenant| rates.get(tenant, *resource)).collect();
@@ -56,6 +76,16 @@ impl RateLimits {
             match limited {
                 Limited::Backend(backend, kind) => backend.set_rates(*kind, *total_per_s, per_s),
                 Limited::Network(network) => network.set_rates(*total_per_s, per_s),
+            }
+        }
+    }
+
+    /// Sets the limit of a resource, with loans of other nodes.
+    pub(crate) fn set_in_force(&self, resource: ResourceId, rates: &RatesInForce) {
+        for limit in self.0.iter().filter(|limit| limit.resource == resource) {
+            match &limit.limited {
+                Limited::Backend(backend, kind) => backend.set_rates_in_force(*kind, rates),
+                Limited::Network(network) => network.set_rates_in_force(rates),
             }
         }
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use sherwood_config::{ResourceSetup, TenancySetup};
+use sherwood_dispatch::TenantUse;
 use sherwood_model::{ResourceKind, TenantId};
 use sherwood_policy::tenants::{Division, Share, TenantDecision, TenantStanding, TenantTerms};
 
 use super::tenants::{SaidTrade, TenantLevels};
 use crate::names::Names;
-use crate::tenants::ResourceUse;
 
 /// State of the division among tenants.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -204,7 +204,7 @@ fn tenant(
     setup: &TenancySetup,
     standing: &TenantStanding,
     terms: &TenantTerms,
-    uses: &[ResourceUse],
+    uses: &[TenantUse],
 ) -> TenantView {
     let used = Share { bytes: standing.used_bytes, rates: standing.used_per_s.clone() };
     TenantView {
@@ -222,16 +222,16 @@ fn tenant(
         refused_total: by_resource(setup, uses, |of| of.refused),
         requests_per_s: standing.requests_per_s,
         used: share(setup, &used),
-        used_total: by_resource(setup, uses, |of| of.units),
-        waiting: by_resource(setup, uses, |of| of.waiting),
+        used_total: by_resource(setup, uses, TenantUse::units),
+        waiting: by_resource(setup, uses, |of| of.waiting.into()),
         weight: terms.weight,
     }
 }
 
 fn by_resource<T>(
     setup: &TenancySetup,
-    uses: &[ResourceUse],
-    value: fn(&ResourceUse) -> T,
+    uses: &[TenantUse],
+    value: fn(&TenantUse) -> T,
 ) -> BTreeMap<String, T> {
     setup.resources.iter().zip(uses).map(|(of, used)| (of.name.clone(), value(used))).collect()
 }

@@ -4,9 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
-use sherwood_config::{
-    ClusterSetup, Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Route, TenancySetup,
-};
+use sherwood_config::{Config, HTTP_CONNECTIONS_MAX, InstancesSetup, Mode, Route};
 use sherwood_control::Pin;
 use sherwood_model::{Band, SeededState, Slo};
 use sherwood_ports::PassedSockets;
@@ -37,7 +35,7 @@ impl Setup {
                 ..sherwood_cache::Options::sized(own_bytes, u16::try_from(threads).unwrap_or(u16::MAX))
             },
             tenants: config.tenants.clone(),
-            tenancy: config.tenancy.clone().map(|tenancy| own_part(tenancy, config.cluster.as_ref())),
+            tenancy: config.tenancy.clone(),
             backends,
             partitions: config
                 .partitions
@@ -138,18 +136,6 @@ fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, Ope
         tickets,
         spans,
     })
-}
-
-/// Returns the tenants with this node's part of the total of each resource, so that the nodes of a
-/// cluster together never exceed it.
-fn own_part(mut tenancy: TenancySetup, cluster: Option<&ClusterSetup>) -> TenancySetup {
-    let part = cluster.and_then(|cluster| {
-        let own = cluster.nodes.iter().position(|node| *node == cluster.node)?;
-        cluster.weights.get(own).copied()
-    });
-    let part = part.unwrap_or(1.0);
-    tenancy.resources.iter_mut().for_each(|resource| resource.total_per_s *= part);
-    tenancy
 }
 
 fn partition(partition: &sherwood_config::Partition, total_bytes: u64) -> PartitionSetup {

@@ -93,6 +93,19 @@ impl Setup {
         if self.tenancy.is_some() { self.backends.len() } else { self.partitions.len() }
     }
 
+    /// Returns the tenants with this node's part of the total of each resource; none without
+    /// tenants.
+    #[must_use]
+    pub(crate) fn own_tenancy(&self) -> Option<TenancySetup> {
+        let own = self.cluster.as_ref().and_then(|cluster| {
+            let at = cluster.nodes.iter().position(|node| *node == cluster.node)?;
+            cluster.weights.get(at).copied()
+        });
+        let mut tenancy = self.tenancy.clone()?;
+        tenancy.resources.iter_mut().for_each(|resource| resource.total_per_s *= own.unwrap_or(1.0));
+        Some(tenancy)
+    }
+
     /// Bytes that the policy divides.
     #[must_use]
     pub(crate) fn divided_bytes(&self) -> u64 {

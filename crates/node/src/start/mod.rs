@@ -26,7 +26,8 @@ use std::{io, mem};
 use axum::{Router, middleware};
 use sherwood_cache::{Cache, Partition};
 use sherwood_config::{
-    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Protocol, SchedulerSetup, TenancySetup,
+    InstanceSetup, InstancesSetup, OTLP_CONNECTIONS_MAX, Protocol, ResourceSetup, SchedulerSetup,
+    TenancySetup,
 };
 use sherwood_control::{Levels, Pin};
 use sherwood_dispatch::AdmitChoice;
@@ -50,11 +51,11 @@ use crate::admin;
 use crate::backend::{BackendDriver, BackendParts};
 use crate::bus::{Bus, Connect};
 use crate::classes::Classes;
-use crate::cluster::{Cluster, Statistics};
+use crate::cluster::{Cluster, ClusterRates, Statistics};
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
-    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, OwnCache, RateLimits,
-    TenantRecord, Tiers,
+    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, OwnCache, PlanRates,
+    RateLimits, TenantRecord, Tiers,
 };
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -155,6 +156,9 @@ impl Node {
         let places = setup.listener_connections_max;
         let listeners = Mutex::new(Listeners::start(&core, &setup.listeners, bound, places, entropy)?);
         let control = control_thread(&core).map_err(StartError::Thread)?;
+        if let Some(rates) = &core.rates {
+            runtime.spawn(Arc::clone(rates).run());
+        }
         let bus = core.cluster.as_ref().zip(connect);
         let bus = bus.map(|(cluster, connect)| Bus::start(&core, cluster, connect, runtime.handle()));
         Ok(Self {
@@ -457,17 +461,38 @@ impl Parts {
         }
     }
 
-    /// Returns an actuator for the node's own cache, or for external cache `instances` if there are
-    /// any.
-    fn actuator(&self, setup: &Setup, instances: &[Arc<Instance>], keeper: Thread) -> Box<dyn Actuator> {
+    /// Returns an actuator for the node's own cache and the rates of tenants, or for external cache
+    /// `instances` if there are any.
+    fn actuator(
+        &self,
+        setup: &Setup,
+        instances: &[Arc<Instance>],
+        rates: PlanRates,
+        keeper: Thread,
+    ) -> Box<dyn Actuator> {
         let plans_for = Backends(self.backends.clone());
         if !instances.is_empty() {
             return Box::new(Instances::new(setup.divided_bytes(), instances.to_vec(), plans_for));
         }
-        let resources = setup.tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
-        let limits = RateLimits::new(resources, &self.backends, self.engine.network.as_ref());
         let cache = (Arc::clone(&self.engine.cache), setup.partitions.len());
-        Box::new(OwnCache::new(cache, keeper, limits, plans_for))
+        Box::new(OwnCache::new(cache, keeper, rates, plans_for))
+    }
+
+    /// Returns the rates that the node shares with the others of its cluster; none for a node
+    /// alone, or without resources.
+    fn shared_rates(
+        &self,
+        setup: &Setup,
+        counters: Option<&Arc<TenantCounters>>,
+    ) -> Option<Arc<ClusterRates>> {
+        let tenancy = setup.tenancy.as_ref().filter(|tenancy| !tenancy.resources.is_empty())?;
+        let (cluster, counters) = (Arc::clone(self.cluster.as_ref()?), Arc::clone(counters?));
+        let limits = self.limits(&tenancy.resources);
+        Some(ClusterRates::new(cluster, tenancy, limits, counters, self.engine.clock))
+    }
+
+    fn limits(&self, resources: &[ResourceSetup]) -> RateLimits {
+        RateLimits::new(resources, &self.backends, self.engine.network.as_ref())
     }
 
     /// Returns the counters of the tenants; none without tenants.
@@ -484,11 +509,14 @@ impl Parts {
         (keeper, resident_limit): (Thread, Option<Arc<Limit>>),
         stopping: watch::Receiver<bool>,
     ) -> Result<Core, StartError> {
-        let (names, tenancy) = (Arc::new(names(setup)), setup.tenancy.clone().map(Arc::new));
+        let (names, tenancy) = (Arc::new(names(setup)), setup.own_tenancy().map(Arc::new));
         let deadlines: Arc<DeadlineCounts> = Arc::default();
         let (parts, instances) = (self.control_parts(setup, &names, &deadlines), instances_of(setup));
-        let actuator = self.actuator(setup, &instances, keeper);
         let counters = self.counters(&names, tenancy.as_ref());
+        let rates = self.shared_rates(setup, counters.as_ref());
+        let own = || self.limits(tenancy.as_ref().map_or(&[], |tenancy| &tenancy.resources));
+        let plan_rates = rates.clone().map_or_else(|| PlanRates::Own(own()), PlanRates::Cluster);
+        let actuator = self.actuator(setup, &instances, plan_rates, keeper);
         let Self { engine, shadow, recording, backends, schedulers, cluster, buffers, background, spans } =
             self;
         let Engine { clock, entropy, policy, budgets, cache, memory: _, network, times } = engine;
@@ -514,6 +542,7 @@ impl Parts {
             deadlines,
             schedulers,
             cluster,
+            rates,
             tenancy,
             network,
             counters,

@@ -97,6 +97,9 @@ pub(super) fn apply(
     if let (Some(setup), Some(cluster)) = (&changes.cluster, &core.cluster) {
         cluster.set_nodes(setup.nodes.clone());
     }
+    if let (Some(setup), Some(rates)) = (&changes.cluster, &core.rates) {
+        rates.set_nodes(setup);
+    }
     if let (Some(setup), Some(statistics)) = (&changes.cluster, &core.statistics) {
         statistics.set_nodes(setup.nodes.clone(), setup.statistics.clone());
     }

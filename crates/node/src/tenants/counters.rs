@@ -33,28 +33,6 @@ struct Part {
     backend: BackendId,
 }
 
-/// A tenant's use of a resource since the start, and its requests that wait for units.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct ResourceUse {
-    /// Units that the tenant has used, borrowed ones included.
-    pub(crate) units: f64,
-    /// Units of other tenants' rates among them.
-    pub(crate) lent_units: f64,
-    /// Reads and writes that wait for units.
-    pub(crate) waiting: u64,
-    /// Reads and writes that were refused because of the rate.
-    pub(crate) refused: u64,
-}
-
-impl ResourceUse {
-    fn add(&mut self, used: &TenantUse) {
-        self.units += used.units();
-        self.lent_units += used.lent_units;
-        self.waiting += u64::from(used.waiting);
-        self.refused += used.refused;
-    }
-}
-
 impl TenantCounters {
     /// Returns the counters of a node's tenants, which have a partition of every backend.
     pub(crate) fn new(
@@ -117,39 +95,39 @@ impl TenantCounters {
     }
 
     /// Returns the use of each resource by each tenant, in the order of their ids.
-    pub(crate) fn uses(&self) -> Vec<Vec<ResourceUse>> {
-        let mut uses = vec![vec![ResourceUse::default(); self.resources.len()]; self.tenants];
-        self.each(&self.parts, |part, _, used| self.add_use(&mut uses[part.tenant.index()], part, used));
+    pub(crate) fn uses(&self) -> Vec<Vec<TenantUse>> {
+        let mut uses = vec![vec![TenantUse::default(); self.resources.len()]; self.tenants];
+        self.each(&self.parts, |part, _, used| self.set_use(&mut uses[part.tenant.index()], part, used));
         for (index, uses) in uses.iter_mut().enumerate() {
-            self.add_network(uses, TenantId::from_index(index));
+            self.set_network(uses, TenantId::from_index(index));
         }
         uses
     }
 
     /// Returns the use of each resource by one tenant.
-    pub(crate) fn uses_of(&self, tenant: TenantId) -> Vec<ResourceUse> {
+    pub(crate) fn uses_of(&self, tenant: TenantId) -> Vec<TenantUse> {
         let own: Vec<Part> = self.parts.iter().filter(|part| part.tenant == tenant).copied().collect();
-        let mut uses = vec![ResourceUse::default(); self.resources.len()];
-        self.each(&own, |part, _, used| self.add_use(&mut uses, part, used));
-        self.add_network(&mut uses, tenant);
+        let mut uses = vec![TenantUse::default(); self.resources.len()];
+        self.each(&own, |part, _, used| self.set_use(&mut uses, part, used));
+        self.set_network(&mut uses, tenant);
         uses
     }
 
-    fn add_use(&self, uses: &mut [ResourceUse], part: &Part, used: &BackendUse) {
+    fn set_use(&self, uses: &mut [TenantUse], part: &Part, used: &BackendUse) {
         for (of_resource, resource) in uses.iter_mut().zip(&self.resources) {
             match resource.kind {
-                ResourceKind::Reads(backend) if backend == part.backend => of_resource.add(&used.reads),
-                ResourceKind::Writes(backend) if backend == part.backend => of_resource.add(&used.writes),
+                ResourceKind::Reads(backend) if backend == part.backend => *of_resource = used.reads,
+                ResourceKind::Writes(backend) if backend == part.backend => *of_resource = used.writes,
                 ResourceKind::Reads(_) | ResourceKind::Writes(_) | ResourceKind::Network => {}
             }
         }
     }
 
-    fn add_network(&self, uses: &mut [ResourceUse], tenant: TenantId) {
+    fn set_network(&self, uses: &mut [TenantUse], tenant: TenantId) {
         let Some(network) = &self.network else { return };
         for (of_resource, resource) in uses.iter_mut().zip(&self.resources) {
             if resource.kind == ResourceKind::Network {
-                of_resource.add(&network.used(tenant));
+                *of_resource = network.used(tenant);
             }
         }
     }

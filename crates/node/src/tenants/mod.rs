@@ -4,6 +4,6 @@ mod counters;
 mod network;
 mod standings;
 
-pub(crate) use counters::{ResourceUse, TenantCounters};
+pub(crate) use counters::TenantCounters;
 pub(crate) use network::TenantNetwork;
 pub(crate) use standings::NodeStandings;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sherwood_config::{HTTP_CONNECTIONS_MAX, TenancySetup};
 use sherwood_dispatch::{
-    Charged as _, DebtOptions, DebtPlace, DebtQueues, DebtWork, TenantGate, TenantRefusal, TenantUse,
+    Charged as _, DebtOptions, DebtPlace, DebtQueues, DebtWork, RatesInForce, TenantGate, TenantRefusal,
+    TenantUse,
 };
 use sherwood_model::{Instant, Legs, ResourceKind, TenantId};
 use sherwood_process::clock::Clock;
@@ -57,6 +58,11 @@ impl TenantNetwork {
     /// Sets the bytes per second of all tenants together, and of each tenant by its id.
     pub(crate) fn set_rates(&self, total_per_s: f64, per_s: &[f64]) {
         self.gate.set_rates(self.clock.now(), total_per_s, per_s);
+    }
+
+    /// Sets rates with loans of other nodes, which end by themselves.
+    pub(crate) fn set_rates_in_force(&self, rates: &RatesInForce) {
+        self.gate.set_rates_in_force(self.clock.now(), rates);
     }
 
     /// Charges a tenant for the bytes of an answer of the gateway.

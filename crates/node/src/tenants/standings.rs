@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sherwood_config::{ResourceSetup, TenancySetup};
+use sherwood_dispatch::TenantUse;
 use sherwood_listener::{ResourceStanding, Standings, TenantStanding};
 use sherwood_model::TenantId;
 
@@ -23,14 +24,13 @@ impl Standings for NodeStandings {
         let quota = self.quotas.of(tenant)?;
         let uses = self.counters.uses_of(tenant);
         let resources = self.setup.resources.iter().zip(&quota.rates).zip(uses);
-        let standing = |((resource, &budget_per_s), used): ((&ResourceSetup, &f64), super::ResourceUse)| {
-            ResourceStanding {
+        let standing =
+            |((resource, &budget_per_s), used): ((&ResourceSetup, &f64), TenantUse)| ResourceStanding {
                 name: resource.name.clone(),
                 budget_per_s,
-                used: used.units,
-                waiting: used.waiting,
-            }
-        };
+                used: used.units(),
+                waiting: used.waiting.into(),
+            };
         Some(TenantStanding {
             name: self.names.tenant(tenant).to_owned(),
             cache_bytes: quota.bytes,

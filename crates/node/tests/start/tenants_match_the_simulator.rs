@@ -105,7 +105,7 @@ struct State {
 }
 
 fn state_of(node: &Core) -> State {
-    let charged = |tenant| node.counters.as_ref().unwrap().uses_of(TenantId::from_index(tenant))[0].units;
+    let charged = |tenant| node.counters.as_ref().unwrap().uses_of(TenantId::from_index(tenant))[0].units();
     State {
         plan: node.control().tenants().unwrap().levels().plan(),
         usage: [0, 1].map(|index| node.cache.usage(PartitionId(index))).to_vec(),

@@ -83,7 +83,8 @@ fn units_that_are_given_back_lower_no_counter_and_keep_the_window() {
     });
     assert!(store.core.set(Arc::downgrade(&node.core)).is_ok());
     let used = || {
-        node.core.counters.as_ref().expect("there are tenants").uses_of(sherwood_model::TenantId(0))[0].units
+        node.core.counters.as_ref().expect("there are tenants").uses_of(sherwood_model::TenantId(0))[0]
+            .units()
     };
     let mut most = 0.0;
     for tick in 0..1_000 {

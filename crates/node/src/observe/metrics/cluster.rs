@@ -1,4 +1,4 @@
-//! Metrics of the cluster: messages on the bus, peers, shared backends.
+//! Metrics of the cluster: messages on the bus, peers, shared backends, loans of rates.
 
 use std::fmt;
 
@@ -32,5 +32,9 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         Some((label("backend", core.names.backend(backend)), cluster.shared(backend)?.untrusted()))
     });
     let help = "Look-ups whose value could not be trusted, since changes of other nodes may be missing";
-    counters(encoder, "shared_untrusted", help, untrusted.collect())
+    counters(encoder, "shared_untrusted", help, untrusted.collect())?;
+    let Some((rates, tenancy)) = core.rates.as_ref().zip(core.tenancy.as_ref()) else { return Ok(()) };
+    let borrowed = tenancy.resources.iter().zip(rates.borrowed());
+    let loans = borrowed.map(|(resource, per_s)| (label("resource", &resource.name), per_s));
+    gauges(encoder, "rate_loans", "Units per second that other nodes lend to this one", loans.collect())
 }

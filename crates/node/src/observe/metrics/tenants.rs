@@ -3,12 +3,12 @@
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
+use sherwood_dispatch::TenantUse;
 use sherwood_model::TenantId;
 use sherwood_policy::tenants::TenantStanding;
 
 use super::samples::{Labels, amounts, gauges, one};
 use crate::core::Core;
-use crate::tenants::ResourceUse;
 
 /// Encodes the division among tenants, and their use of what they have; nothing without tenants.
 pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -58,21 +58,21 @@ fn of_standings(
     amounts(encoder, "tenant_below_baseline_seconds", help, below)
 }
 
-fn of_uses(core: &Core, uses: &[Vec<ResourceUse>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let each = |value: fn(&ResourceUse) -> f64| -> Vec<(Labels, f64)> {
-        let of_tenant = |(index, uses): (usize, &Vec<ResourceUse>)| -> Vec<(Labels, f64)> {
+fn of_uses(core: &Core, uses: &[Vec<TenantUse>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let each = |value: fn(&TenantUse) -> f64| -> Vec<(Labels, f64)> {
+        let of_tenant = |(index, uses): (usize, &Vec<TenantUse>)| -> Vec<(Labels, f64)> {
             let sample =
-                |(resource, used): (&str, &ResourceUse)| (with_resource(core, index, resource), value(used));
+                |(resource, used): (&str, &TenantUse)| (with_resource(core, index, resource), value(used));
             resources(core).zip(uses).map(sample).collect()
         };
         uses.iter().enumerate().flat_map(of_tenant).collect()
     };
-    amounts(encoder, "tenant_used", "Units of the resource that were used", each(|of| of.units))?;
+    amounts(encoder, "tenant_used", "Units of the resource that were used", each(TenantUse::units))?;
     let help = "Units among them that other tenants had left";
     amounts(encoder, "tenant_lent", help, each(|of| of.lent_units))?;
     let help = "Reads and writes that were refused, their tenant's rate having no units for them in time";
     amounts(encoder, "tenant_refused", help, each(|of| of.refused as f64))?;
-    gauges(encoder, "tenant_waiting", "Reads and writes that wait for units", each(|of| of.waiting as f64))
+    gauges(encoder, "tenant_waiting", "Reads and writes that wait for units", each(|of| of.waiting.into()))
 }
 
 fn tenant(core: &Core, index: usize) -> Labels {

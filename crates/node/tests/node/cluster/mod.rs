@@ -1,6 +1,7 @@
 //! Nodes of a cluster with a real NATS server, in front of one store.
 
 mod bus;
+mod rates;
 mod statistics;
 
 use std::sync::Arc;
