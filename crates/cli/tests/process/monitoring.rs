@@ -20,7 +20,8 @@ const DASHBOARD: &str = include_str!("../../../../deploy/grafana/sherwood.json")
 /// A metric without samples until a tenant has asked for more than it has for 20 s.
 const LATE: &str = "sherwood_tenant_normalized_throughput";
 
-/// The latency of `prices` is above the SLOs' bound.
+/// The latency of `prices` is above the SLOs' bound. No server is at the address of the bus, so the
+/// peer is silent.
 const NODE: &str = r#"
 [memory]
 total = "16MiB"
@@ -39,9 +40,15 @@ observe = "100ms"
 name = "page"
 percentile = 95.0
 bound = "150ms"
+[cluster]
+name = "shop"
+node = "a"
+nodes = ["a", "b"]
+bus = { servers = ["nats://127.0.0.1:9"] }
 [[backend]]
 name = "catalog"
 prefix = "catalog/"
+shared = {}
 store = { kind = "synthetic", bytes = "8B", latency = "0s" }
 [[backend]]
 name = "prices"
@@ -66,6 +73,11 @@ name = "orders-reads"
 kind = "reads"
 backend = "orders"
 total = 200
+[cluster]
+name = "shop"
+node = "b"
+nodes = ["a", "b"]
+bus = { servers = ["nats://127.0.0.1:9"] }
 [[backend]]
 name = "orders"
 store = { kind = "synthetic", bytes = "8B", latency = "0s" }
