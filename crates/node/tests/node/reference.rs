@@ -111,6 +111,13 @@ name = "made"
 timeout = "1s"
 store = { kind = "synthetic", latency = "0s" }
 shared = {}
+[[tenant]]
+name = "default"
+[[resource]]
+name = "made-reads"
+kind = "reads"
+backend = "made"
+total = 1000
 "#;
 
 fn start(text: &str) -> Node {
