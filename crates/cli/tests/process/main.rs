@@ -5,6 +5,7 @@
     reason = "tests of a driver use processes, sockets and the machine's clock"
 )]
 
+mod cluster;
 mod containers;
 mod deadlines;
 mod faults;
