@@ -60,6 +60,7 @@ test_packages() {
   command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ] || printf 'mariadb-server '
   ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || printf 'postgresql '
   command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ] || printf 'pgbouncer '
+  command -v ip >/dev/null || [ -x /usr/sbin/ip ] || printf 'iproute2 '
   command -v nats-server >/dev/null || [ -x /usr/sbin/nats-server ] || printf 'nats-server '
   command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || printf 'nginx-light '
   has_python_venv || printf 'python3 python3-venv '

@@ -42,7 +42,9 @@ impl Namespace {
     /// Runs `ip` with these arguments; returns true if it succeeds.
     fn ip(&self, arguments: &str) -> bool {
         let arguments = arguments.to_owned();
-        let run = move || Command::new("ip").args(arguments.split(' ')).output();
+        // Debian has it where only root looks.
+        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+        let run = move || Command::new("ip").args(arguments.split(' ')).env("PATH", path).output();
         self.run(run).is_ok_and(|output| output.status.success())
     }
 
