@@ -76,7 +76,7 @@ pub enum PeerAction<C> {
     /// Send this message to all other nodes.
     Send(PeerMessage<C>),
     /// Drop all cached values of shared backends that were fetched before now: changes of this node
-    /// were lost, or its process before has ended without a farewell.
+    /// were lost, its process before has ended without a farewell, or it was removed without one.
     Drop(String),
     /// Report this to the operator.
     Report(PeerReport),
@@ -175,6 +175,9 @@ pub struct Peers<C> {
     namesake_at: Option<Instant>,
     leaves: bool,
     strangers: Vec<String>,
+    /// While values are dropped because nodes were removed: time until which all changes of these
+    /// were received.
+    removed_until: Option<Instant>,
     actions: VecDeque<PeerAction<C>>,
 }
 
@@ -196,6 +199,7 @@ impl<C: Announced> Peers<C> {
             namesake_at: None,
             leaves: false,
             strangers: Vec::new(),
+            removed_until: None,
             actions: VecDeque::new(),
             options,
         };
@@ -203,11 +207,17 @@ impl<C: Announced> Peers<C> {
         peers
     }
 
-    /// Sets the names of all nodes. Values are untrusted until each new one was heard; a removed
-    /// one is waited for no longer.
+    /// Sets the names of all nodes. Values are untrusted until each new one was heard. A removed one,
+    /// which must have ended, is waited for no longer; values from before are dropped if changes of
+    /// it may be missing.
     pub fn set_nodes(&mut self, now: Instant, nodes: Vec<String>) {
         let own = &self.options.node;
-        self.peers.retain(|node, _| nodes.contains(node));
+        let removed = self.peers.extract_if(.., |node, _| !nodes.contains(node));
+        for (node, peer) in removed.filter(|(_, peer)| !peer.has_ended(now)).collect::<Vec<_>>() {
+            let until = self.removed_until.unwrap_or(Instant::NEVER).min(peer.complete_until);
+            self.removed_until = Some(until);
+            self.actions.push_back(PeerAction::Drop(node));
+        }
         for node in nodes.iter().filter(|node| *node != own) {
             self.peers.entry(node.clone()).or_default();
         }
@@ -231,7 +241,11 @@ impl<C: Announced> Peers<C> {
 
     /// Takes a message from the node `from`. Returns the changes to apply to the cache: values that
     /// were fetched before now are to be dropped, and fetches in flight not to be cached.
+    /// Messages with numbers or times that no node reaches are ignored.
     pub fn handle_message<'a>(&mut self, now: Instant, from: &str, message: &'a PeerMessage<C>) -> &'a [C] {
+        if !message.is_plausible() {
+            return &[];
+        }
         let (incarnation, known) = match message {
             PeerMessage::Beat(beat) => (beat.incarnation, beat.last),
             PeerMessage::Changes(Changes { incarnation, .. }) => (*incarnation, message.last()),
@@ -280,6 +294,10 @@ impl<C: Announced> Peers<C> {
             return;
         }
         self.next_beat = now + self.beat_interval;
+        if !self.actions.iter().any(|action| matches!(action, PeerAction::Drop(_))) {
+            // Values from before have been dropped since the last input.
+            self.removed_until = None;
+        }
         self.send_unsent();
         let beat = self.beat(now);
         self.send(PeerMessage::Beat(beat));
@@ -384,7 +402,8 @@ impl<C: Announced> Peers<C> {
 
     /// Returns the time until which all changes of all peers were received.
     fn complete_until(&self) -> Instant {
-        self.peers.values().map(|peer| peer.complete_until).min().unwrap_or(Instant::NEVER)
+        let each = self.peers.values().map(|peer| peer.complete_until);
+        each.chain(self.removed_until).min().unwrap_or(Instant::NEVER)
     }
 
     /// Returns the time from which writes may be acknowledged.
@@ -405,6 +424,20 @@ impl<C: Announced> Peers<C> {
 }
 
 impl<C> PeerMessage<C> {
+    /// Returns true if all numbers and times are so small that they can be counted on for ever.
+    fn is_plausible(&self) -> bool {
+        const NUMBER_MAX: u64 = u64::MAX / 2;
+        match self {
+            Self::Beat(Beat { incarnation, stamp_ns, first, last, peers, .. }) => {
+                let of_peers = peers
+                    .iter()
+                    .flat_map(|peer| [peer.incarnation, peer.stamp_ns, peer.missing.unwrap_or_default()]);
+                [*incarnation, *stamp_ns, *first, *last].into_iter().chain(of_peers).max() <= Some(NUMBER_MAX)
+            }
+            Self::Changes(Changes { incarnation, first, .. }) => *incarnation.max(first) <= NUMBER_MAX,
+        }
+    }
+
     /// Number of the newest change that the message has or announces.
     fn last(&self) -> u64 {
         match self {

@@ -50,16 +50,20 @@ impl Peer {
         }
         let before = std::mem::take(self);
         *self = Self { incarnation, heard_at: Some(now), lacks_us: before.lacks_us, ..Self::default() };
-        if before.has_left && now <= before.complete_until {
-            // The process before has announced all its changes. No other one has acknowledged a
-            // write since: it would have waited for this node's answer until the trust in the
-            // farewell has ended.
+        if before.has_ended(now) {
             self.complete_until = now;
             return Some(Gap::None);
         }
         self.complete_until = before.complete_until;
         self.received = known;
         Some(Gap::Lost)
+    }
+
+    /// Returns true if the process has announced all its changes, and no other one of the node has
+    /// acknowledged a write since: it would have waited for this node's answer until the trust in
+    /// the farewell has ended.
+    pub(super) fn has_ended(&self, now: Instant) -> bool {
+        self.has_left && now <= self.complete_until
     }
 
     /// Takes in received changes with the numbers `first` to `last`.

@@ -32,6 +32,7 @@ const MUST_HAPPEN: &[&str] = &[
     "changes sent again",
     "trusted again after a cut",
     "farewell relied on",
+    "node removed",
 ];
 
 fn seeds(default: u64) -> u64 {

@@ -43,10 +43,12 @@ pub(super) enum Flaw {
     NotFenced,
     /// The age of a value counts from the end of its fetch.
     AgeFromAnswer,
+    /// Values are trusted again once a dead node is removed.
+    RemovedForgotten,
 }
 
 impl Flaw {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::ReceiptTaken,
         Self::NumbersNotCompared,
         Self::FarewellKept,
@@ -55,6 +57,7 @@ impl Flaw {
         Self::ToldFirst,
         Self::NotFenced,
         Self::AgeFromAnswer,
+        Self::RemovedForgotten,
     ];
 }
 
@@ -86,6 +89,9 @@ enum Event {
     Crash(usize),
     Leave(usize),
     Start(usize),
+    /// A node ends for ever, and the others are told.
+    Remove(usize),
+    Reload(usize),
     Pause(usize),
     Cut,
     Heal,
@@ -142,6 +148,8 @@ pub(super) struct World {
     /// Nodes that the bus does not reach.
     cut: BTreeSet<usize>,
     cut_before: bool,
+    /// The node that has ended for ever.
+    removed: Option<usize>,
     loss_percent: u64,
     pub(super) violation: Option<String>,
     pub(super) seen: BTreeMap<&'static str, u64>,
@@ -175,6 +183,7 @@ impl World {
             acknowledged: BTreeMap::new(),
             cut: BTreeSet::new(),
             cut_before: false,
+            removed: None,
             loss_percent: [0, 2, 20][seed as usize % 3],
             violation: None,
             seen: BTreeMap::new(),
@@ -198,8 +207,9 @@ impl World {
         }
         for _ in 0..5 {
             let (at, node) = (ms(2_000) + self.upto(ms(50_000)), self.below(NODES as u64) as usize);
-            let event = match self.below(5) {
+            let event = match self.below(6) {
                 0 => Event::Crash(node),
+                5 => Event::Remove(node),
                 1 | 2 => Event::Leave(node),
                 3 => Event::Pause(node),
                 _ => Event::Cut,
@@ -221,7 +231,9 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         let node = match &event {
-            Event::Wake(node, _) | Event::Read(node) | Event::Write(node) => Some(*node),
+            Event::Wake(node, _) | Event::Read(node) | Event::Write(node) | Event::Reload(node) => {
+                Some(*node)
+            }
             Event::Message { to, .. } => Some(*to),
             Event::FetchEnd(Fetch { node, .. }, _) | Event::WriteEnd(Write { node, .. }) => Some(*node),
             _ => None,
@@ -255,6 +267,8 @@ impl World {
                 }
             }
             Event::Start(node) => self.start(node),
+            Event::Remove(node) => self.remove(node),
+            Event::Reload(node) => self.reload(node),
             Event::Pause(node) => {
                 self.count("node paused");
                 self.nodes[node].paused_until = self.now + self.upto(ms(10_000));
@@ -272,12 +286,12 @@ impl World {
     }
 
     fn start(&mut self, node: usize) {
-        if self.nodes[node].peers.is_some() {
+        if self.nodes[node].peers.is_some() || self.removed == Some(node) {
             return;
         }
         let now = self.local(node);
         let steps_back = self.below(8) == 0;
-        let names = (0..NODES).map(name).collect();
+        let names = self.names();
         let mut options = PeerOptions::new(name(node), names);
         (options.farewell, options.greeting) = (FAREWELL, GREETING);
         options.changes_kept_max = if self.below(2) == 0 { 3 } else { 1_000 };
@@ -293,6 +307,40 @@ impl World {
         }
         self.nodes[node].wakes_at = Instant::NEVER;
         self.rearm(node);
+    }
+
+    /// Ends a node for ever; the others go on with another configuration some time later.
+    fn remove(&mut self, node: usize) {
+        if self.removed.is_some() {
+            return;
+        }
+        self.removed = Some(node);
+        if self.below(2) == 0 {
+            self.happen(Event::Leave(node));
+        }
+        self.end_process(node, "node crashed");
+        for other in (0..NODES).filter(|other| *other != node) {
+            let after = self.upto(ms(8_000));
+            self.plan(after, Event::Reload(other));
+        }
+    }
+
+    /// Has a node go on with the nodes that have not ended.
+    fn reload(&mut self, node: usize) {
+        let (now, names) = (self.local(node), self.names());
+        let Some(peers) = &mut self.nodes[node].peers else { return };
+        peers.set_nodes(now, names);
+        if self.flaw == Flaw::RemovedForgotten {
+            peers.actions.retain(|action| !matches!(action, PeerAction::Drop(_)));
+            peers.removed_until = None;
+            peers.publish(now);
+        }
+        self.count("node removed");
+        self.carry_out(node);
+    }
+
+    fn names(&self) -> Vec<String> {
+        (0..NODES).filter(|node| self.removed != Some(*node)).map(name).collect()
     }
 
     fn end_process(&mut self, node: usize, what: &'static str) {
@@ -322,10 +370,10 @@ impl World {
         if let PeerMessage::Beat(beat) = &mut message {
             spoil(beat, self.flaw, &name(to), now);
         }
-        let relied = peers.peers[&name(from)].complete_until;
+        let relied = peers.peers.get(&name(from)).map_or(Instant::ZERO, |peer| peer.complete_until);
         let changes = peers.handle_message(now, &name(from), &message).to_vec();
-        let peer = peers.peers.get_mut(&name(from)).expect("all nodes are known");
-        if self.flaw == Flaw::FarewellKept {
+        let peer = peers.peers.get_mut(&name(from)).filter(|_| self.flaw == Flaw::FarewellKept);
+        if let Some(peer) = peer {
             peer.complete_until = peer.complete_until.max(relied);
             peers.publish(now);
         }
