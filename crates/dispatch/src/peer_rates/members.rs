@@ -124,8 +124,13 @@ impl Members {
         self.levels[resource]
     }
 
+    /// True if these are the nodes.
+    pub(super) fn are(&self, nodes: &[PeerNode]) -> bool {
+        self.nodes == nodes
+    }
+
     /// True if the node has its whole part of every resource, but for errors of rounding.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         let part = |resource| self.part(&self.node, resource) * (1.0 - 1e-9);
         (0..self.resources()).all(|resource| self.levels[resource] >= part(resource))
     }

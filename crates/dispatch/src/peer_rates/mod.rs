@@ -207,8 +207,11 @@ impl PeerRates {
         self.set_changed(now, None);
     }
 
-    /// Takes other nodes, or other weights.
+    /// Takes other nodes, or other weights. No effect if they are the present ones.
     pub fn set_nodes(&mut self, now: Instant, nodes: Vec<PeerNode>) {
+        if self.members.are(&nodes) {
+            return;
+        }
         self.members.change(now, nodes, self.terms.silent_at_change);
         let others: Vec<_> = self.members.others().cloned().collect();
         self.borrowing.keep_those_of(&others);
@@ -236,10 +239,11 @@ impl PeerRates {
         self.actions.push_back(RateAction::Grant(to, grant));
     }
 
-    /// Takes in an answer of the node `from`. No effect if it is one to an earlier process.
+    /// Takes in an answer of the node `from`. No effect if it is one to an earlier process, or to a
+    /// request that is not made yet.
     pub fn handle_grant(&mut self, now: Instant, from: &str, grant: &RateGrant) {
         let RateGrant { incarnation, stamp, parts, loans } = grant;
-        if *incarnation != self.incarnation || !self.members.has(from) {
+        if *incarnation != self.incarnation || *stamp > now || !self.members.has(from) {
             return;
         }
         self.members.note_parts(now, from, *stamp, parts.as_deref());
@@ -272,6 +276,13 @@ impl PeerRates {
     pub fn next_timeout(&self) -> Instant {
         let ends = self.set.iter().flatten().map(|rates| rates.ends_at);
         ends.fold(self.looks_at.min(self.returns_at), Instant::min)
+    }
+
+    /// Returns true if the node has its whole part of every resource: false in the first moments of
+    /// a process.
+    #[must_use]
+    pub fn has_settled(&self) -> bool {
+        self.members.is_whole()
     }
 
     /// Returns the next step of the driver; none until the next input.
