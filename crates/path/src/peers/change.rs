@@ -32,6 +32,22 @@ pub enum ChangedKeys<K> {
     None,
 }
 
+/// Longest key, prefix or tag of a change. Caches have shorter keys.
+const BYTES_MAX: usize = 4_096;
+
+impl<K: AsRef<[u8]>> ChangedKeys<K> {
+    /// Returns the keys within the bounds of messages: none if no cached key can be so long.
+    #[must_use]
+    pub fn bounded(self) -> Self {
+        match self {
+            Self::Key(key) | Self::Unsettled(key) if key.as_ref().len() > BYTES_MAX => Self::None,
+            Self::Prefix(prefix) if prefix.len() > BYTES_MAX => Self::None,
+            Self::Tag(tag) if tag.len() > BYTES_MAX => Self::All,
+            keys => keys,
+        }
+    }
+}
+
 /// Bytes of a change in a message beside its key, about.
 const FIELDS_BYTES: usize = 12;
 
@@ -43,5 +59,22 @@ impl<K: AsRef<[u8]> + Clone> Announced for SharedChange<K> {
             ChangedKeys::All | ChangedKeys::None => 0,
         };
         key + FIELDS_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_bounded_and_a_tag_that_is_too_long_stands_for_all() {
+        let long = vec![b'x'; BYTES_MAX + 1];
+        let bounded = |keys: ChangedKeys<Vec<u8>>| keys.bounded();
+        assert_eq!(bounded(ChangedKeys::Key(long.clone())), ChangedKeys::None);
+        assert_eq!(bounded(ChangedKeys::Unsettled(long.clone())), ChangedKeys::None);
+        assert_eq!(bounded(ChangedKeys::Prefix(long.clone().into())), ChangedKeys::None);
+        assert_eq!(bounded(ChangedKeys::Tag(long.clone().into())), ChangedKeys::All);
+        let longest = ChangedKeys::Key(long[1..].to_vec());
+        assert_eq!(longest.clone().bounded(), longest);
     }
 }

@@ -173,6 +173,8 @@ pub struct Peers<C> {
     next_beat: Instant,
     /// Time at which another process with this node's name was last heard.
     namesake_at: Option<Instant>,
+    /// True if the process ends, and acknowledges no further writes.
+    writes_ended: bool,
     leaves: bool,
     strangers: Vec<String>,
     /// While values are dropped because nodes were removed: time until which all changes of these
@@ -197,6 +199,7 @@ impl<C: Announced> Peers<C> {
             beat_interval: stale.unwrap_or(SharedTerms::default().stale) / BEATS_IN_STALE,
             next_beat: now,
             namesake_at: None,
+            writes_ended: false,
             leaves: false,
             strangers: Vec::new(),
             removed_until: None,
@@ -232,9 +235,15 @@ impl<C: Announced> Peers<C> {
         self.log.push(change);
     }
 
+    /// Refuses writes from now on, before [`leave`](Self::leave): those under way end in between.
+    pub fn end_writes(&mut self, now: Instant) {
+        self.writes_ended = true;
+        self.publish(now);
+    }
+
     /// Ends this process's announcements. No write may be acknowledged from now on.
     pub fn leave(&mut self, now: Instant) {
-        self.leaves = true;
+        (self.writes_ended, self.leaves) = (true, true);
         self.next_beat = now;
         self.handle_timeout(now);
     }
@@ -408,7 +417,7 @@ impl<C: Announced> Peers<C> {
 
     /// Returns the time from which writes may be acknowledged.
     fn writes_from(&self, now: Instant) -> Instant {
-        if self.leaves || self.peers.values().any(|peer| peer.lacks_us) {
+        if self.writes_ended || self.peers.values().any(|peer| peer.lacks_us) {
             return Instant::NEVER;
         }
         let all_answered = self.peers.values().all(|peer| peer.answered);
