@@ -132,13 +132,20 @@ pub trait Backends: Send + Sync {
     /// The change is made inside this call because a fetch in flight could still fill the cache
     /// between a removal and a later notification. Implementations mark the fetches in flight and
     /// call `change` under the lock that fills hold. `change` locks one shard of the cache and
-    /// nothing else.
-    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut());
+    /// nothing else. It returns false if the value has stayed, as when only its lifetime changes.
+    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut() -> bool);
 
     /// Calls `change` like [`write`](Self::write), which stores `key` if the cache does not have
     /// it: the client has read the value from its store, and has not changed that.
-    fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+    fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut() -> bool) {
         self.write(partition, key, change);
+    }
+
+    /// Returns true while clients may not change a shared partition, since the other nodes would
+    /// miss the change and go on with older values.
+    fn refuses_changes(&self, partition: PartitionId) -> bool {
+        let _ = partition;
+        false
     }
 
     /// Drops the cached value of a key of a shared partition if changes of other nodes may be

@@ -25,6 +25,7 @@ pub struct Routing {
     own: Vec<u32>,
     /// True if any target is write-through.
     writes_through: bool,
+    shares: bool,
 }
 
 /// The partition that a key is routed to, and how misses are treated.
@@ -63,8 +64,8 @@ impl Routing {
     /// Routes all keys to one partition and leaves them unchanged.
     #[must_use]
     pub fn single(target: Target) -> Self {
-        let (tenant, writes_through) = (target.tenant, target.write_through);
-        Self { rest: Some(target), routes: Vec::new(), tenant, own: Vec::new(), writes_through }
+        let (tenant, writes_through, shares) = (target.tenant, target.write_through, target.shared);
+        Self { rest: Some(target), routes: Vec::new(), tenant, own: Vec::new(), writes_through, shares }
     }
 
     /// Routes each key by its longest prefix, which must be shorter than the key. An empty prefix
@@ -98,9 +99,10 @@ impl Routing {
         }
         let own = (0..).zip(&routes).filter(|(_, route)| route.target.tenant == tenant);
         let own = own.map(|(index, _)| index).collect();
-        let targets = rest.iter().chain(routes.iter().map(|route| &route.target));
-        let writes_through = targets.into_iter().any(|target| target.write_through);
-        Ok(Self { rest, routes, tenant, own, writes_through })
+        let targets: Vec<_> = rest.iter().chain(routes.iter().map(|route| &route.target)).collect();
+        let writes_through = targets.iter().any(|target| target.write_through);
+        let shares = targets.iter().any(|target| target.shared);
+        Ok(Self { rest, routes, tenant, own, writes_through, shares })
     }
 
     /// Returns the tenant of the clients that have these routes.
@@ -131,6 +133,11 @@ impl Routing {
     /// Returns true if any target is write-through.
     pub(super) fn writes_through(&self) -> bool {
         self.writes_through
+    }
+
+    /// Returns true if other nodes cache the values of any target.
+    pub(super) fn shares(&self) -> bool {
+        self.shares
     }
 
     /// Returns the number of the tenant's own routes, that of the empty prefix included.

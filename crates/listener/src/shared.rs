@@ -101,16 +101,34 @@ impl Service {
         }
     }
 
+    /// Returns true if a client's change of this key has to be refused, or of any key, since other
+    /// nodes cache it and would miss the change.
+    pub(super) fn refuses_change(&self, routing: &Routing, key: Option<&[u8]>) -> bool {
+        let Some(backends) = self.backends.as_ref().filter(|_| routing.shares()) else { return false };
+        match key.map(|key| routing.find(key)) {
+            Some(found) => found.is_some_and(|(target, _)| {
+                target.shared && !target.write_through && backends.refuses_changes(target.partition)
+            }),
+            None => routing.partitions().into_iter().any(|partition| backends.refuses_changes(partition)),
+        }
+    }
+
     /// Makes a change to `key` in the cache that fetches in flight must not undo.
     pub(super) fn write<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
-        let Some(backends) = &self.backends else { return change() };
+        self.write_if(target, key, || (change(), true))
+    }
+
+    /// Makes a change as [`write`](Self::write) does, which returns false beside its result if the
+    /// value has stayed.
+    pub(super) fn write_if<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> (R, bool)) -> R {
+        let Some(backends) = &self.backends else { return change().0 };
         once(change, |change| backends.write(target.partition, key, change))
     }
 
     /// Stores a value for `key` if the cache has none, as clients do after a miss.
     pub(super) fn fill<R>(&self, target: Target, key: &[u8], change: impl FnOnce() -> R) -> R {
         let Some(backends) = &self.backends else { return change() };
-        once(change, |change| backends.fill(target.partition, key, change))
+        once(|| (change(), true), |change| backends.fill(target.partition, key, change))
     }
 
     /// Returns bytes, items, evictions and expirations of the cache, summed over the partitions of
@@ -129,13 +147,18 @@ impl Service {
     }
 }
 
+/// The reason that a change is refused ([`Service::refuses_change`]).
+pub(super) const REFUSED_CHANGE: &str = "the other nodes of the cluster do not know this process yet and would serve older values; nothing was changed, try again later";
+
 /// Returns the result of a change that `make` calls once.
-fn once<R>(change: impl FnOnce() -> R, make: impl FnOnce(&mut dyn FnMut())) -> R {
+fn once<R>(change: impl FnOnce() -> (R, bool), make: impl FnOnce(&mut dyn FnMut() -> bool)) -> R {
     let (mut change, mut result) = (Some(change), None);
     make(&mut || {
-        if let Some(change) = change.take() {
-            result = Some(change());
-        }
+        let made = change.take().map(|change| change());
+        made.is_some_and(|(returned, has_changed)| {
+            result = Some(returned);
+            has_changed
+        })
     });
     result.expect("the backends call the change")
 }

@@ -140,37 +140,66 @@ impl Core {
         }
     }
 
-    /// Removes a key from the cache and fences it, so that no fetch in flight brings it back.
-    /// Returns true if the key was there.
-    pub(crate) fn remove(&self, partition: PartitionId, key: &[u8]) -> bool {
-        let access = Access::at(self.clock.now());
-        self.write(partition, key, || self.cache.remove(partition, key, &access))
-    }
-
     /// Runs `change`, which stores or removes `key` in the cache, fences the key, so that no
-    /// earlier fetch fills it afterwards, and announces the change to the other nodes.
-    pub(crate) fn write<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
-        let changed = self.fill(partition, key, change);
-        let backend = self.names.partitions()[partition.index()].backend;
-        if self.shared(backend).is_some() {
+    /// earlier fetch fills it afterwards, and announces the change to the other nodes. It returns
+    /// false if the value has stayed, which is not announced.
+    pub(crate) fn write(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> bool) {
+        if self.change(partition, key, change) {
+            let backend = self.names.partitions()[partition.index()].backend;
             self.announce(backend, ChangedKeys::Key(Bytes::copy_from_slice(key)));
         }
-        changed
     }
 
-    /// Runs `change`, which stores or removes `key` in the cache, and fences the key. The backend's
-    /// store has not changed.
-    pub(crate) fn fill<R>(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> R) -> R {
+    /// Removes a key of a backend from the cache, for all tenants, and fences it, so that no fetch in
+    /// flight brings it back; also in the other nodes. Returns the number of items removed here.
+    pub(crate) fn remove_for_all(&self, backend: BackendId, key: &[u8]) -> u64 {
+        let access = Access::at(self.clock.now());
+        let mut removed = 0;
+        for partition in self.partitions_of(backend) {
+            self.fill(partition, key, || {
+                removed += u64::from(self.cache.remove(partition, key, &access));
+                true
+            });
+        }
+        self.announce(backend, ChangedKeys::Key(Bytes::copy_from_slice(key)));
+        removed
+    }
+
+    /// Runs `change` as [`write`](Self::write) does, without an announcement: the backend's store
+    /// has not changed.
+    pub(crate) fn fill(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> bool) {
+        self.change(partition, key, change);
+    }
+
+    /// Runs `change`, and fences the key. Returns whether other nodes that cache the key have to
+    /// know: not if its present value has stayed.
+    fn change(&self, partition: PartitionId, key: &[u8], change: impl FnOnce() -> bool) -> bool {
         let backend = self.names.partitions()[partition.index()].backend;
-        let changed = match self.backend(backend) {
+        let make = || match self.backend(backend) {
             Some(backend) => backend.write(partition, key, change),
             None => change(),
         };
-        if let Some(shared) = self.shared(backend) {
-            let now = self.clock.now();
-            shared.note_fetched(now, partition, key, now);
+        let Some(shared) = self.shared(backend) else { return make() };
+        let (began, before) = (self.clock.now(), self.version(partition, key));
+        let has_changed = make();
+        let after = self.version(partition, key);
+        let is_new = has_changed && after != before;
+        if is_new && after.is_some() {
+            // A condition that was not met makes no value newer.
+            shared.note_fetched(began, partition, key, began);
         }
-        changed
+        is_new || has_changed && after.is_none()
+    }
+
+    /// Returns the number of a key's present value, which no other value has; none if there is none.
+    fn version(&self, partition: PartitionId, key: &[u8]) -> Option<u64> {
+        self.cache.peek(partition, key, &Access::at(self.clock.now()), |item| item.cas)
+    }
+
+    /// Returns true while no change of a shared backend may be acknowledged, since other nodes would
+    /// miss it.
+    pub(crate) fn refuses_changes(&self, backend: BackendId) -> bool {
+        self.shared(backend).is_some_and(|shared| shared.writes_from(self.clock.now()).is_some())
     }
 
     /// Drops the cached value of a key of a shared backend if it may not be trusted.

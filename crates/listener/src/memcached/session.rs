@@ -79,6 +79,9 @@ impl Session<'_> {
         if let Some(after) = self.write_through(moment, &command, out) {
             return after;
         }
+        if self.routing.shares() && self.refuses(&command, out) {
+            return AfterCommand::Continue;
+        }
         let (answer, noreply) = match command {
             Command::Retrieval(retrieval) => return AfterCommand::Retrieve(retrieval),
             Command::Meta(meta) => return self.meta(moment, meta, out),

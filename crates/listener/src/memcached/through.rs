@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::conversation::Stored;
 use crate::counters::Count;
 use crate::routing::Target;
+use crate::shared::REFUSED_CHANGE;
 use crate::store::StoreWrite;
 
 /// A write that the store has to acknowledge, and the answer to its client.
@@ -102,6 +103,36 @@ impl Session<'_> {
             Err(_) => {}
         }
         Some(AfterCommand::Continue)
+    }
+
+    /// Refuses a command that changes a key, or flushes all, while the other nodes would miss that.
+    /// Returns false, and answers nothing, for others.
+    pub(super) fn refuses(&self, command: &Command<'_>, out: &mut Vec<u8>) -> bool {
+        let mut room = [0; sherwood_wire::memcached::KEY_BYTES_MAX];
+        let (key, noreply) = match command {
+            Command::Storage(storage) if storage.verb != StorageVerb::Add => {
+                (Some(storage.key), storage.noreply)
+            }
+            Command::Delete { key, noreply } | Command::Arithmetic { key, noreply, .. } => {
+                (Some(*key), *noreply)
+            }
+            Command::FlushAll { noreply, .. } => (None, *noreply),
+            Command::Meta(meta) => match meta.verb {
+                MetaVerb::Set { mode: SetMode::Add, .. } => return false,
+                MetaVerb::Set { .. } | MetaVerb::Delete | MetaVerb::Arithmetic(_) => {
+                    (Some(meta.key.bytes(&mut room)), false)
+                }
+                MetaVerb::Get | MetaVerb::TooLarge | MetaVerb::Debug => return false,
+            },
+            _ => return false,
+        };
+        let refused = self.shared.service.refuses_change(self.routing, key);
+        if refused && !noreply {
+            out.extend_from_slice(b"SERVER_ERROR ");
+            out.extend_from_slice(REFUSED_CHANGE.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        refused
     }
 
     /// Returns the target of a key and the key without its prefix, if its partition is

@@ -4,6 +4,7 @@
 //! [aside](super::aside).
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::MutexGuard;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use super::clients::{Card, View};
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, SWAP, TOO_LONG, WRONG_PASSWORD, quoted};
 use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
+use super::through::untold;
 use super::unlocked::Unlocked;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
@@ -241,6 +243,7 @@ impl Session<'_> {
         }
         match self.write_through(command, args) {
             Some(result) => result,
+            None if self.routing().shares() && self.refuses(command, args) => Err(untold()),
             None => (command.run)(self, args, out),
         }
     }
@@ -429,7 +432,7 @@ impl Session<'_> {
 
     /// Drops the cached value of a key if it may not be trusted. A transaction, which holds locks
     /// of the cache, has done so for its keys before.
-    fn drop_untrusted(&self, target: Target, name: &[u8]) {
+    pub(super) fn drop_untrusted(&self, target: Target, name: &[u8]) {
         if self.exclusive.is_none() {
             self.shared.service.drop_untrusted(target, name);
         }
@@ -490,16 +493,21 @@ impl Session<'_> {
         self.drop_untrusted(target, name);
         let access = self.access();
         let partition = target.partition;
-        let mut found = false;
+        let (mut found, keeps_value) = (false, Cell::new(false));
         let decide = |item: Option<Item<'_>>| {
             let old = item.and_then(Old::of);
             found = old.is_some();
-            decide(old)
+            let (change, result) = decide(old);
+            keeps_value.set(matches!(change, Change::Keep | Change::Amend { .. } | Change::Touch(_)));
+            (change, result)
         };
         let result = match &self.exclusive {
             None => {
                 let Service { cache, .. } = &self.shared.service;
-                self.shared.service.write(target, name, || cache.update(partition, name, &access, decide))
+                self.shared.service.write_if(target, name, || {
+                    let result = cache.update(partition, name, &access, decide);
+                    (result, !keeps_value.get())
+                })
             }
             Some(exclusive) => exclusive.held.borrow_mut().update(partition, name, &access, decide),
         };

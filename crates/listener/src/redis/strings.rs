@@ -22,6 +22,9 @@ pub(super) fn set(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -
     let (key, value) = (arg(args, 1), arg(args, 2));
     let options = Options::parse(args, 3, OptionSyntax::Set)?;
     let expires = options.expire.map(|expire| session.deadline(expire, "set")).transpose()?;
+    if options.only == Some(Only::IfNotThere) && !options.get {
+        return set_new(session, key, value, expires, out);
+    }
     if options.get || options.only.is_some() || options.keep_ttl {
         return set_if(session, key, value, &options, expires, out);
     }
@@ -48,6 +51,22 @@ pub(super) fn expiry_of_set(session: &Session<'_>, args: Args<'_>, name: &str) -
 const CONDITIONAL_SET: Failure = Failure::text(
     "ERR NX, XX, IFEQ, IFNE, GET and KEEPTTL are refused by a write-through listener: they depend on a value that only the store knows",
 );
+
+/// Executes a `SET` with `NX`, as clients fill a cache.
+fn set_new(
+    session: &Session<'_>,
+    key: &[u8],
+    value: &[u8],
+    expires: Option<Instant>,
+    out: &mut Output,
+) -> CommandResult {
+    let item = NewItem { expires, received: session.received, ..NewItem::bytes(value) };
+    match session.add(key, item)? {
+        true => out.extend_from_slice(reply::OK),
+        false => reply::null(out, session.version()),
+    }
+    Ok(())
+}
 
 /// Executes a `SET` with options that depend on the present item.
 fn set_if(
@@ -376,6 +395,7 @@ impl Session<'_> {
     pub(super) fn add(&self, key: &[u8], item: NewItem<'_>) -> Result<bool, Failure> {
         self.counters.increment(Count::CmdSet);
         let (target, name) = self.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
+        self.drop_untrusted(target, name);
         let access = self.access();
         let added = match &self.exclusive {
             None => {

@@ -20,6 +20,7 @@ use crate::backends::{StoreChange, StoreFailure};
 use crate::conversation::Stored;
 use crate::counters::Count;
 use crate::kept::allocated;
+use crate::shared::REFUSED_CHANGE;
 use crate::store::StoreWrite;
 
 /// Writes that the store has to acknowledge before their command is answered.
@@ -88,6 +89,17 @@ impl Writes {
     }
 }
 
+/// Returns the error of a change that other nodes would miss.
+pub(super) fn untold() -> Failure {
+    Failure::about("ERR ", REFUSED_CHANGE.as_bytes(), "")
+}
+
+/// Returns true for a command that changes values, not only their lifetimes.
+fn changes_values(command: &Command) -> bool {
+    let is_of_lifetimes = ["expire", "persist", "getex"].iter().any(|name| command.name.contains(name));
+    command.flags.contains(&"write") && !is_of_lifetimes
+}
+
 impl Session<'_> {
     /// Executes a command that changes keys of a write-through partition; none if it changes none,
     /// or only their lifetimes in the cache.
@@ -120,12 +132,21 @@ impl Session<'_> {
         })
     }
 
+    /// Returns true for a command that changes a key, or flushes all, while the other nodes would
+    /// miss that.
+    pub(super) fn refuses(&self, command: &Command, args: Args<'_>) -> bool {
+        let service = &self.shared.service;
+        match command.name {
+            "flushall" | "flushdb" => service.refuses_change(self.routing(), None),
+            _ if !changes_values(command) => false,
+            _ => command.keys_of(args).any(|key| service.refuses_change(self.routing(), Some(key))),
+        }
+    }
+
     /// Returns true if the command changes a value of a write-through partition. Commands on
     /// lifetimes, which stores do not have, change the cache alone.
     pub(super) fn changes_a_store(&self, command: &Command, args: Args<'_>) -> bool {
-        let is_of_lifetimes = ["expire", "persist", "getex"].iter().any(|name| command.name.contains(name));
-        let changes = command.flags.contains(&"write") && !is_of_lifetimes;
-        changes
+        changes_values(command)
             && command
                 .keys_of(args)
                 .any(|key| self.routing().find(key).is_some_and(|(target, _)| target.write_through))

@@ -25,6 +25,7 @@ use super::gathering::{GatheredKeys, Gathering, Then};
 use super::multi::{ANSWER_BYTES_MAX, COMMANDS_MAX, Exclusive, Transaction, Watched, WatchedKeys, bytes_max};
 use super::session::{CommandResult, Session};
 use super::table::Command;
+use super::through::untold;
 use crate::backends::FetchResult;
 use crate::output::Output;
 use crate::routing::Routing;
@@ -265,6 +266,9 @@ impl<'a> Session<'a> {
         let watched = std::mem::take(&mut self.client.watched);
         let received = self.received.take();
         let keys = Keys::of(&self.shared.service, self.routing(), &transaction.queue, &watched);
+        if self.routing().shares() && transaction.queue.iter().any(|args| self.refuses_queued(args)) {
+            return reply::error(out, &untold().0);
+        }
         self.exclusively(&keys, fetched, &mut |session| {
             if !watched.iter().all(|watched| session.is_unchanged(watched)) {
                 return reply::null_array(out, session.version());
@@ -280,6 +284,11 @@ impl<'a> Session<'a> {
             }
         });
         self.received = received;
+    }
+
+    /// Returns true for a queued command that has to be refused ([`Session::refuses`]).
+    fn refuses_queued(&self, args: Args<'_>) -> bool {
+        Command::of(args).is_some_and(|command| self.refuses(command, args))
     }
 
     /// Calls `run` once, while the shards of `keys` are locked and no fetch can fill those that are

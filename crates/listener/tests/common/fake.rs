@@ -81,7 +81,7 @@ impl<S: Send + Sync> Backends for FakeBackends<S> {
         (self.store)(&self.state, partition, key, change)
     }
 
-    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut() -> bool) {
         (self.note)(&self.state, partition, Noted::Key(key));
         change();
     }

@@ -10,6 +10,7 @@ use std::thread;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,11 @@ pub(crate) async fn handle(
     JsonBody(Asked { backend, keys, prefix, tag }): JsonBody<Asked>,
 ) -> Result<Json<RemovedView>, Problem> {
     let (id, _) = keys::backend_named(&core, &backend)?;
+    if core.refuses_changes(id) {
+        let error = "the other nodes of the cluster do not know this process yet; nothing was removed, \
+                     try again later, or ask another node";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, error));
+    }
     let turns = Arc::clone(&core.walks);
     let removed = match (keys, prefix, tag) {
         (Some(keys), None, None) => in_turn(turns, core, move |core| remove(core, id, &keys)).await?,
@@ -119,8 +125,7 @@ fn select(core: &Core, backend: BackendId, selection: &Selection) -> u64 {
 
 /// Removes keys of a backend by name. Returns the number of items removed.
 fn remove(core: &Core, backend: BackendId, keys: &[String]) -> u64 {
-    let all = core.partitions_of(backend).flat_map(|partition| keys.iter().map(move |key| (partition, key)));
-    all.filter(|(partition, key)| core.remove(*partition, key.as_bytes())).count() as u64
+    keys.iter().map(|key| core.remove_for_all(backend, key.as_bytes())).sum()
 }
 
 /// Fences the selected keys of a backend and removes their items from all its partitions. Returns

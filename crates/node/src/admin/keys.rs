@@ -114,9 +114,7 @@ pub(crate) async fn remove(
     // A write may fence its key, and a fence keeps a copy of the key.
     check(&key)?;
     let Some(backend) = backend else {
-        core.partitions_of(id).for_each(|partition| {
-            core.remove(partition, key.as_bytes());
-        });
+        core.remove_for_all(id, key.as_bytes());
         return Ok(StatusCode::NO_CONTENT);
     };
     let options = WriteOptions { tenant, ..WriteOptions::default() };

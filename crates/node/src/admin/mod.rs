@@ -79,6 +79,10 @@ async fn ready(State(core): State<Arc<Core>>) -> Result<&'static str, Problem> {
     if core.is_stopping() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the node is shutting down; ask another"));
     }
+    if core.rates.as_ref().is_some_and(|rates| rates.is_starting()) {
+        let error = "the rates of tenants are not known yet; try again in 2 s, or ask another node";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, error));
+    }
     Ok("ok\n")
 }
 

@@ -89,7 +89,8 @@ impl Cluster {
     /// Announces a change to the other nodes, if the backend is shared. Called when the store has
     /// the change, before its client is told.
     pub(crate) fn announce(&self, backend: BackendId, keys: ChangedKeys<Bytes>) {
-        if self.shared(backend).is_some() {
+        let keys = keys.bounded();
+        if self.shared(backend).is_some() && keys != ChangedKeys::None {
             self.lock().announce(SharedChange { backend, keys });
             self.wake.notify_one();
         }
@@ -100,6 +101,11 @@ impl Cluster {
     pub(crate) fn receive(&self, from: &str, message: &PeerMessage<Change>) -> Vec<Change> {
         let mut peers = self.lock();
         peers.handle_message(self.clock.now(), from, message).to_vec()
+    }
+
+    /// Has writes of shared backends refused from now on, since the process ends.
+    pub(crate) fn end_writes(&self) {
+        self.lock().end_writes(self.clock.now());
     }
 
     /// Ends the announcements of this process.

@@ -110,12 +110,16 @@ impl Backends for Behind {
         .boxed()
     }
 
-    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+    fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut() -> bool) {
         self.core.write(partition, key, change);
     }
 
-    fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut()) {
+    fn fill(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut() -> bool) {
         self.core.fill(partition, key, change);
+    }
+
+    fn refuses_changes(&self, partition: PartitionId) -> bool {
+        self.core.refuses_changes(self.core.names.partitions()[partition.index()].backend)
     }
 
     fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {

@@ -287,8 +287,10 @@ impl Node {
     }
 }
 
-/// Ends all writes to shared backends, so that what may still land is announced.
+/// Ends all writes to shared backends, so that what may still land is announced. Further ones are
+/// refused.
 fn end_shared_writes(core: &Core) {
+    core.cluster.iter().for_each(|cluster| cluster.end_writes());
     let shared = core.cluster.iter().flat_map(|cluster| cluster.shared_backends());
     shared.filter_map(|backend| core.backend(backend)).for_each(|backend| {
         backend.shut_down();

@@ -37,7 +37,7 @@ use crate::input::Input;
 use crate::memcached::session::Session;
 use crate::memcached::stats::Group;
 use crate::output::Output;
-use crate::shared::Shared;
+use crate::shared::{REFUSED_CHANGE, Shared};
 use crate::store::StoreWrite;
 use crate::tenants::TenantSlot;
 use crate::work::{COUNTERS, FLUSH};
@@ -83,6 +83,9 @@ struct Failure {
 /// The error of a storage command whose key matches no route to a partition.
 const NO_BACKEND: Failure =
     Failure { status: Status::NotSupported, text: "no backend for this key's prefix" };
+
+/// The error of a change that other nodes would miss.
+const UNTOLD: Failure = Failure { status: Status::TemporaryFailure, text: REFUSED_CHANGE };
 
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
@@ -204,6 +207,10 @@ impl Session<'_> {
         let Request { echo, quiet, cas, command } = *request;
         if let Some(after) = self.binary_write_through(moment, request, out) {
             return after;
+        }
+        if self.routing.shares() && self.binary_refuses(request) {
+            UNTOLD.append(echo, out);
+            return AfterRequest::Continue;
         }
         let outcome = match command {
             Command::Get { key, with_key, touch } => {

@@ -91,6 +91,18 @@ impl Session<'_> {
             }
         })
     }
+
+    /// Returns true for a request that changes a key, or flushes all, while the other nodes would
+    /// miss that.
+    pub(super) fn binary_refuses(&self, request: &Request<'_>) -> bool {
+        let key = match request.command {
+            Command::Storage(Storage { key, verb, .. }) if verb != StorageVerb::Add => Some(key),
+            Command::Delete { key } | Command::Arithmetic { key, .. } => Some(key),
+            Command::Flush { .. } => None,
+            _ => return false,
+        };
+        self.shared.service.refuses_change(self.routing, key)
+    }
 }
 
 fn put(moment: Moment, storage: &Storage<'_>) -> Result<StoreChange, Failure> {

@@ -58,7 +58,12 @@ impl Session<'_> {
             invalidate: asked.meta.flags.has(b'I'),
             item_bytes_max: self.shared.service.cache.options().item_bytes_max as usize,
         };
-        let set = self.shared.service.write(asked.target, asked.name, || self.set(asked, &new));
+        let service = &self.shared.service;
+        let set = || self.set(asked, &new);
+        let set = match mode {
+            SetMode::Add => service.fill(asked.target, asked.name, set),
+            _ => service.write(asked.target, asked.name, set),
+        };
         self.ended.note_set((asked.target, asked.name), set.map(|outcome| outcome.code == STORED));
         match set {
             Ok(SetOutcome { code: TOO_MUCH, .. }) => out.extend_from_slice(TOO_MUCH),

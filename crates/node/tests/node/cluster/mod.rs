@@ -1,6 +1,7 @@
 //! Nodes of a cluster with a real NATS server, in front of one store.
 
 mod bus;
+mod clients;
 mod rates;
 mod statistics;
 
