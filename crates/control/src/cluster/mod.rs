@@ -407,10 +407,11 @@ impl ClusterStatistics {
     /// Returns the source for decisions, and the position of a statistics node that is not followed
     /// because its snapshot lacks something.
     fn choose(&self, now: Instant, wants: &Wants) -> (Choice, Option<(usize, Lack)>) {
-        let Members { own, statistics, .. } = &self.members;
+        let Members { own, nodes, statistics } = &self.members;
         if statistics.is_empty() {
             let is_published = self.fresh(now).any(|heard| heard.report.node == *own);
-            return (if is_published { Choice::All } else { Choice::Own }, None);
+            let hears_others = nodes.len() == 1 || self.fresh(now).any(|heard| heard.report.node != *own);
+            return (if is_published && hears_others { Choice::All } else { Choice::Own }, None);
         }
         let usable = (0..statistics.len()).map(|position| self.usable(now, position));
         let Some(position) = followed(now, usable) else { return (Choice::Own, None) };

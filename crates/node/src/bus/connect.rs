@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_nats::{AuthError, ConnectOptions, Event, ServerAddr};
 use serde_json::json;
 use sherwood_config::{BusCredentials, BusSetup, ClusterSetup};
 use sherwood_store::{ClientTls, TlsOptions};
-use sherwood_textfile::{ReadError, Reader, Rules, Watched, secret};
+use sherwood_textfile::{ReadError, Reader, Rules, Watched, text};
 
 use crate::core::Core;
 use crate::start::StartError;
@@ -39,7 +40,7 @@ impl Connect {
         let options = match credentials {
             None => ConnectOptions::new(),
             Some(BusCredentials::File(path)) => {
-                let text = secret(path, Rules::DEFAULT).map_err(|error| unusable(path, &error))?;
+                let text = text(path, Rules::DEFAULT).map_err(|error| unusable(path, &error))?;
                 ConnectOptions::with_credentials(&text).map_err(|error| unusable(path, &error))?
             }
             Some(BusCredentials::Password { user, password_file }) => {
@@ -83,8 +84,16 @@ impl Connect {
     /// Reports the changes of the connection as events.
     pub(super) fn reporting(self, core: &Arc<Core>) -> Self {
         let core = Arc::clone(core);
+        let is_away = AtomicBool::new(false);
         let options = self.options.event_callback(move |event| {
-            report(&core, &event);
+            let is_error = matches!(event, Event::ClientError(_));
+            if matches!(event, Event::Connected) {
+                is_away.store(false, Relaxed);
+            }
+            // Every attempt to connect fails with an event, once a second.
+            if !(is_error && is_away.swap(true, Relaxed)) {
+                report(&core, &event);
+            }
             std::future::ready(())
         });
         Self { options, ..self }
@@ -121,5 +130,49 @@ fn report(core: &Core, event: &Event) {
         core.events.warn("cluster", message, data);
     } else {
         core.events.say("cluster", message, data);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// The seed of 32 bytes from 0 to 31, as NATS writes seeds of users.
+    const SEED: &str = "SUAAAAICAMCAKBQHBAEQUCYMBUHA6EARCIJRIFIWC4MBSGQ3DQOR4H776Y";
+
+    fn opened(contents: &str) -> Result<Connect, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("bus.creds");
+        fs::write(&path, contents).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let cluster = ClusterSetup {
+            name: "shop".to_owned(),
+            node: "a".to_owned(),
+            nodes: vec!["a".to_owned()],
+            weights: vec![1.0],
+            statistics: Vec::new(),
+            bus: BusSetup {
+                servers: vec!["nats://127.0.0.1:1".parse().unwrap()],
+                credentials: Some(BusCredentials::File(path)),
+                tls: None,
+            },
+        };
+        Connect::new(&cluster).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn credentials_file_has_several_lines_and_errors_do_not_quote_it() {
+        let file = format!(
+            "-----BEGIN NATS USER JWT-----\neyJ0.eyJq.c2ln\n------END NATS USER JWT------\n\n\
+             -----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
+        );
+        assert!(opened(&file).is_ok());
+        for wrong in ["", SEED, &file[..60]] {
+            let error = opened(wrong).err().expect("it is no credentials file");
+            assert!(error.contains("bus.creds") && !error.contains(SEED), "{error}");
+        }
     }
 }

@@ -122,12 +122,15 @@ async fn run(core: Arc<Core>, cluster: Arc<Cluster>, connect: Connect, mut leavi
         tokio::select! {
             message = messages.next() => match message {
                 Some(message) => connection.receive(message).await,
-                None => return,
+                None => {
+                    let message = "the bus has ended; the node goes on alone until it is started again";
+                    return connection.core.events.warn("cluster", message.to_owned(), json!({}));
+                }
             },
             () = connection.cluster.woken() => {}
             published = next(&mut outgoing) => connection.send_statistics(&published).await,
             () = sleep(due) => {}
-            _ = &mut leaving => break,
+            Ok(()) = &mut leaving => break,
         }
     }
     connection.cluster.leave();
@@ -285,6 +288,9 @@ impl Connection {
         let Some(known) = self.core.statistics.as_ref().filter(|_| node != self.cluster.setup.node) else {
             return Err(NAMESAKE.to_owned());
         };
+        if !known.has(node) {
+            return Err("it is of a node that [cluster] nodes does not name".to_owned());
+        }
         let now = self.core.clock.now();
         let taken = match kind {
             // Most nodes of a cluster with statistics nodes have no use for what all nodes send.

@@ -16,6 +16,8 @@ use super::generated as proto;
 
 /// Position that stands for no name.
 const NONE: u16 = u16::MAX;
+/// Longest name of a backend in a snapshot; longer ones are left out.
+const NAME_BYTES_MAX: usize = 128;
 /// Unit of miss ratios.
 const RATIO_PARTS: f64 = 65_535.0;
 
@@ -207,8 +209,10 @@ fn encode_requests(of: &RequestsSnapshot, backends: &mut Positions) -> proto::Me
 
 fn decode_requests(of: proto::MergedRequests, backends: &[String]) -> RequestsSnapshot {
     let blocking = |of: proto::BlockingCounts| {
-        let named = of.backends.iter().zip(of.requests);
-        let named = named.filter_map(|(&at, count)| Some((backends.get(at as usize)?.clone(), count)));
+        // Each position once, and short names: a message may repeat a long one very often.
+        let each: BTreeMap<u32, u64> = of.backends.into_iter().zip(of.requests).collect();
+        let name = |at: u32| backends.get(at as usize).filter(|name| name.len() <= NAME_BYTES_MAX);
+        let named = each.into_iter().filter_map(|(at, count)| Some((name(at)?.clone(), count)));
         (Band { low: of.low, high: of.high }, named.collect())
     };
     RequestsSnapshot {

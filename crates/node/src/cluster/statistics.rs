@@ -86,8 +86,8 @@ impl Statistics {
         if let Some(snapshot) = &snapshot {
             let mut known = self.lock();
             let own = known.members().own.clone();
-            let taken = known.handle_snapshot(now, &own, snapshot.clone());
-            taken.expect("it is newer than the one before");
+            // It is ignored if a reload has made the node no statistics node meanwhile.
+            let _ = known.handle_snapshot(now, &own, snapshot.clone());
         }
         self.outgoing.send_replace(Some(Arc::new(Published { batch, snapshot })));
     }
@@ -105,6 +105,11 @@ impl Statistics {
     /// Returns true if the statistics of other nodes are of use to this one.
     pub(crate) fn merges(&self) -> bool {
         self.lock().members().merges()
+    }
+
+    /// Returns true if a node is one of the cluster.
+    pub(crate) fn has(&self, node: &str) -> bool {
+        self.lock().members().nodes.iter().any(|known| known == node)
     }
 
     /// Takes in the statistics of another node.
