@@ -66,6 +66,18 @@ impl AdminClient {
         self.read(path, &self.ask("GET", path, "")?)
     }
 
+    /// Sends a request without a body, and returns the answer; none if the node has nothing there.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub(crate) fn find<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, Failure> {
+        let answer = self.send("GET", path, "")?;
+        if answer.status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        self.read(path, &self.accepted(answer)?).map(Some)
+    }
+
     /// Sends a request with a body of JSON, and returns the answer.
     ///
     /// # Errors
@@ -87,14 +99,17 @@ impl AdminClient {
     /// # Errors
     /// If the node cannot be reached, or its answer is an error, whose text is that of the node.
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Result<Bytes, Failure> {
+        self.accepted(self.send(method, path, body)?)
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
         let mut request = Request::builder().method(method).uri(self.url.at(path));
         if let Some(token) = self.token_file.read()? {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.header(CONTENT_TYPE, "application/json").body(Full::from(body.to_owned()));
         let request = request.map_err(|error| self.failed(&error))?;
-        let answer = self.runtime.block_on(self.answer(request))?;
-        self.accepted(answer)
+        self.runtime.block_on(self.answer(request))
     }
 
     async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {

@@ -3,9 +3,9 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::text::Line;
-use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table, Widget, Wrap};
+use ratatui::widgets::{Cell, Row as TableRow, Table, Widget};
 
-use super::screen::{DIM, HEADING, NAME_MAX, rate};
+use super::parts::{HEADING, name_width, nothing, rate};
 use super::seen::{Seen, Share};
 use super::state::{BackendRow, State};
 use crate::policy::plain;
@@ -85,16 +85,4 @@ fn percent_of(share: &Share) -> String {
 fn key_of(share: &Share) -> String {
     let key = words::escaped(&share.key);
     if share.encoding == "utf8" { key } else { format!("{key} ({})", share.encoding) }
-}
-
-/// Says under the heads why there are no rows.
-fn nothing(area: Rect, buf: &mut Buffer, why: &str) {
-    let place = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    if area.height > 1 {
-        Paragraph::new(Line::styled(why.to_owned(), DIM)).wrap(Wrap { trim: true }).render(place, buf);
-    }
-}
-
-fn name_width<'a>(names: impl Iterator<Item = &'a str>, least: usize) -> u16 {
-    names.map(|name| words::width(&plain(name))).max().unwrap_or(0).clamp(least, NAME_MAX) as u16
 }

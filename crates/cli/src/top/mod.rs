@@ -4,6 +4,8 @@
 //! answer never blocks the keys. The picture is a pure function of [`State`].
 
 mod lists;
+mod nodes;
+mod parts;
 mod screen;
 mod seen;
 mod state;
@@ -38,7 +40,7 @@ const TEXT_COLUMNS: u16 = 100;
   sherwood top --url https://cache-1:8443 --ca ca.pem --token-file token
   sherwood top --once                             one look, as text
 
-Keys: q quits, ? shows the others.")]
+Keys: Tab turns to backends, hot keys, tenants, nodes and events, q quits, ? shows the others.")]
 pub(crate) struct Args {
     #[command(flatten)]
     node: AdminNode,
@@ -58,7 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { node, interval, once } = args;
     let client = node.client_within(ANSWER_MAX)?;
     // A wrong flag or an absent node is better said where the shell still shows it.
-    let first = Seen::ask(&client, 0, false)?;
+    let first = Seen::ask(&client, 0, None)?;
     let mut state = State::new(node.url().to_owned());
     state.update(Ok(first), Duration::ZERO);
     if *once {
@@ -99,7 +101,7 @@ fn ask_again_and_again(node: AdminClient, interval: Duration) -> (Sender<Questio
             if question.is_paused {
                 continue;
             }
-            let answer = Seen::ask(&node, now_ms, question.with_keys).map_err(|failure| failure.to_string());
+            let answer = Seen::ask(&node, now_ms, question.also).map_err(|failure| failure.to_string());
             if let Ok(seen) = &answer {
                 now_ms = seen.history.now_ms;
             }

@@ -10,9 +10,10 @@ use ratatui::widgets::{
     Block, Cell, Clear, Paragraph, Row as TableRow, Sparkline, SparklineBar, Table, Widget,
 };
 
-use super::lists;
+use super::parts::{BAD, DIM, HEADING, Lines, NAME_MAX, rate, up};
 use super::seen::{Event, Seen, last};
 use super::state::{List, Row, Sort, State};
+use super::{lists, nodes};
 use crate::policy::plain;
 use crate::{hanging, words};
 
@@ -49,28 +50,6 @@ pub(super) fn text(state: &State, columns: u16) -> String {
     lines.filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
 }
 
-/// The rows of the screen that are not used yet.
-struct Lines {
-    area: Rect,
-}
-
-impl Lines {
-    /// Takes rows from the top, as many as there are.
-    fn take(&mut self, rows: u16) -> Rect {
-        let height = rows.min(self.area.height);
-        let taken = Rect { height, ..self.area };
-        self.area = Rect { y: self.area.y + height, height: self.area.height - height, ..self.area };
-        taken
-    }
-
-    /// Takes rows from the bottom.
-    fn take_last(&mut self, rows: u16) -> Rect {
-        let height = rows.min(self.area.height);
-        self.area.height -= height;
-        Rect { y: self.area.y + self.area.height, height, ..self.area }
-    }
-}
-
 fn header(area: Rect, buf: &mut Buffer, state: &State) {
     let left = Line::styled(format!("Sherwood at {}", words::escaped(&state.url)), BOLD);
     let right = state.seen.as_ref().map(|seen| {
@@ -83,16 +62,6 @@ fn header(area: Rect, buf: &mut Buffer, state: &State) {
         format!("{}{policy}{dry}{frozen}  {version}, up {up}", between.unwrap_or_default())
     });
     ends(area, buf, left, right.map(Line::raw));
-}
-
-/// Time since a start, in its largest unit.
-fn up(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ ..120 => format!("{seconds} s"),
-        seconds @ ..7_200 => format!("{} min", seconds / 60),
-        seconds @ ..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} days", seconds / 86_400),
-    }
 }
 
 fn verdict(area: Rect, buf: &mut Buffer, state: &State) {
@@ -170,6 +139,7 @@ fn list(area: Rect, buf: &mut Buffer, state: &State, seen: &Seen) {
         List::Backends => lists::backends(area, buf, state),
         List::Keys => lists::keys(area, buf, state, seen),
         List::Tenants => tenants(area, buf, state, seen),
+        List::Nodes => nodes::draw(area, buf, state.offset, seen),
         List::Events => events(area, buf, seen, state.offset),
     }
 }
@@ -303,20 +273,11 @@ fn milliseconds(ms: Option<f64>) -> String {
     )
 }
 
-/// Formats a rate per second in few columns.
-pub(super) fn rate(per_s: f64) -> String {
-    match per_s {
-        ..99.95 => format!("{per_s:.1}"),
-        ..99_999.5 => words::count(per_s.round() as u64),
-        _ => format!("{:.0}k", per_s / 1e3),
-    }
-}
-
 const KEYS: &str = "q quits  p pauses  Tab: other lists  ? more keys";
 const HELP: [&str; 8] = [
     "q, Esc     quit",
     "p, space   pause and go on",
-    "Tab        partitions, backends, hot keys, tenants, events",
+    "Tab        partitions, backends, hot keys, tenants, nodes, events",
     "b s m l n  sort partitions by blocking, size,",
     "           misses, latency, name",
     "arrows, j k, PgUp, PgDn, Home   scroll",
@@ -325,10 +286,7 @@ const HELP: [&str; 8] = [
 ];
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-pub(super) const HEADING: Style = DIM.add_modifier(Modifier::UNDERLINED);
 const GOOD: Style = Style::new().fg(Color::Green);
-const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const CURVE: Style = Style::new().fg(Color::Cyan);
 
 /// Rows from which there is room for the curve, classes and events beside the list.
@@ -337,7 +295,5 @@ const CURVE_ROWS: u16 = 3;
 const CLASSES_MAX: usize = 3;
 /// Events below the list.
 const EVENTS: u16 = 3;
-/// Widest name that is shown whole.
-pub(super) const NAME_MAX: usize = 24;
 /// Longest bar.
 const BAR_MAX: u16 = 40;

@@ -18,8 +18,22 @@ pub(super) struct Seen {
     pub(super) slo: Slo,
     pub(super) control: Control,
     pub(super) backends: Vec<BackendNow>,
-    /// The keys that are read most; the reason if the node does not tell, none if it was not asked.
-    pub(super) hot_keys: Option<Result<Vec<HotKeys>, String>>,
+    /// The keys that are read most.
+    pub(super) hot_keys: Told<Vec<HotKeys>>,
+    /// The place in a cluster; none of a node alone.
+    pub(super) cluster: Told<Option<Cluster>>,
+}
+
+/// Answer to a question that is not always asked: the reason if the node does not tell, none if it
+/// was not asked.
+pub(super) type Told<T> = Option<Result<T, String>>;
+
+/// Answer that only one list shows, and that is asked for only while that list is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Also {
+    /// Hot keys, which a token may not see.
+    Keys,
+    Cluster,
 }
 
 /// The answer of `GET /v1/history`, as far as it is shown.
@@ -121,6 +135,50 @@ pub(super) struct Share {
     pub(super) error_ratio: f64,
 }
 
+/// The answer of `GET /v1/cluster`, as far as it is shown.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Cluster {
+    /// Name of the node that answers.
+    pub(super) node: String,
+    pub(super) peers: Vec<Peer>,
+    pub(super) shared: Vec<Shared>,
+    pub(super) statistics: Statistics,
+    /// Rates that others lend to the node, and that it lends to others.
+    pub(super) loans: Vec<Loan>,
+    pub(super) lent: Vec<Loan>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Peer {
+    pub(super) node: String,
+    pub(super) seen_s: Option<f64>,
+    pub(super) trusted_s: Option<f64>,
+    pub(super) answered: bool,
+    pub(super) lacks_us: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Shared {
+    pub(super) backend: String,
+    pub(super) trusted_s: f64,
+    pub(super) writes_in_s: Option<f64>,
+    pub(super) untrusted: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Statistics {
+    pub(super) from: Option<String>,
+    pub(super) age_s: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+pub(super) struct Loan {
+    pub(super) resource: String,
+    /// The other node.
+    pub(super) node: String,
+    pub(super) units_per_s: f64,
+}
+
 /// The answer of `GET /v1/slo`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(super) struct Slo {
@@ -154,12 +212,12 @@ pub(super) struct Guard {
 }
 
 impl Seen {
-    /// Asks a node, whose clock showed `now_ms` at the last time, for what it is now, `with_keys`
-    /// for hot keys, too.
+    /// Asks a node, whose clock showed `now_ms` at the last time, for what it is now, and for what
+    /// one list shows beside that.
     ///
     /// # Errors
     /// If the node does not answer, or not as a node of this version.
-    pub(super) fn ask(node: &AdminClient, now_ms: u64, with_keys: bool) -> Result<Self, Failure> {
+    pub(super) fn ask(node: &AdminClient, now_ms: u64, also: Option<Also>) -> Result<Self, Failure> {
         let after_ms = now_ms.saturating_sub(HISTORY_S * 1000);
         Ok(Self {
             history: node.get(&format!("/v1/history?step_s=1&after_ms={after_ms}"))?,
@@ -167,8 +225,8 @@ impl Seen {
             slo: node.get("/v1/slo")?,
             control: node.get("/v1/control")?,
             backends: node.get("/v1/backends")?,
-            hot_keys: with_keys
-                .then(|| node.get("/v1/hot-keys?max=5").map_err(|failure| failure.to_string())),
+            hot_keys: told(also == Some(Also::Keys), || node.get("/v1/hot-keys?max=5")),
+            cluster: told(also == Some(Also::Cluster), || node.find("/v1/cluster")),
         })
     }
 
@@ -176,6 +234,11 @@ impl Seen {
     pub(super) fn uptime(&self) -> Duration {
         Duration::from_millis(self.history.now_ms.saturating_sub(self.history.started_ms))
     }
+}
+
+/// Asks where that is wanted. The rest is shown whatever comes of it.
+fn told<T>(is_wanted: bool, ask: impl FnOnce() -> Result<T, Failure>) -> Told<T> {
+    is_wanted.then(|| ask().map_err(|failure| failure.to_string()))
 }
 
 /// Returns the latest value of a column.

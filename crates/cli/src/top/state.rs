@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent};
 
-use super::seen::{BackendKeys, BackendNow, Seen, last};
+use super::seen::{Also, BackendKeys, BackendNow, Seen, last};
 use crate::terminal::quits;
 
 /// The column that rows are sorted by, largest first; names ascending.
@@ -27,6 +27,7 @@ pub(super) enum List {
     Backends,
     Keys,
     Tenants,
+    Nodes,
     Events,
 }
 
@@ -41,8 +42,8 @@ pub(super) enum Wish {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) is_paused: bool,
-    /// True if hot keys are asked for, too, which a token may not see.
-    pub(super) with_keys: bool,
+    /// Answer that is asked for beside those that are always shown.
+    pub(super) also: Option<Also>,
 }
 
 /// A partition in the list.
@@ -138,7 +139,12 @@ impl State {
 
     /// Returns what the node is to be asked.
     pub(super) fn question(&self) -> Question {
-        Question { is_paused: self.is_paused, with_keys: self.list == List::Keys }
+        let also = match self.list {
+            List::Keys => Some(Also::Keys),
+            List::Nodes => Some(Also::Cluster),
+            List::Partitions | List::Backends | List::Tenants | List::Events => None,
+        };
+        Question { is_paused: self.is_paused, also }
     }
 
     /// Number of rows of the list that is shown.
@@ -149,6 +155,10 @@ impl State {
             List::Backends => self.backends.len(),
             List::Keys => seen.hot_keys.iter().flatten().flatten().map(|of| of.keys.len()).sum(),
             List::Tenants => seen.history.tenants.len(),
+            List::Nodes => match &seen.cluster {
+                Some(Ok(Some(cluster))) => cluster.peers.len() + cluster.shared.len(),
+                _ => 0,
+            },
             List::Events => seen.history.events.len(),
         }
     }
@@ -177,7 +187,8 @@ impl State {
             List::Partitions => List::Backends,
             List::Backends => List::Keys,
             List::Keys => List::Tenants,
-            List::Tenants => List::Events,
+            List::Tenants => List::Nodes,
+            List::Nodes => List::Events,
             List::Events => List::Partitions,
         };
         self.offset = 0;

@@ -8,10 +8,10 @@ use ratatui::layout::Rect;
 
 use super::screen;
 use super::seen::{
-    Backend, BackendKeys, BackendNow, ClassSlo, Control, Event, Guard, History, HotKeys, Latency, Partition,
-    Replica, Requests, Seen, Share, Slo, Tenant,
+    Also, Backend, BackendKeys, BackendNow, ClassSlo, Cluster, Control, Event, Guard, History, HotKeys,
+    Latency, Loan, Partition, Peer, Replica, Requests, Seen, Share, Shared, Slo, Statistics, Tenant,
 };
-use super::state::{List, Sort, State, Wish};
+use super::state::{List, Question, Sort, State, Wish};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -82,6 +82,47 @@ fn seen(times: u64) -> Seen {
             partition: "catalog".to_owned(),
             keys: vec![share("product:7", 0.13, 0.0), share("\u{1b}[31mred", 0.08, 0.05)],
         }])),
+        cluster: None,
+    }
+}
+
+/// The place of node `a` in a cluster of four: one peer is well, one does not know this node, and
+/// one was never heard.
+fn cluster() -> Cluster {
+    let peer = |node: &str, seen_s, trusted_s, answered, lacks_us| Peer {
+        node: node.to_owned(),
+        seen_s,
+        trusted_s,
+        answered,
+        lacks_us,
+    };
+    let loan = |resource: &str, node: &str, units_per_s| Loan {
+        resource: resource.to_owned(),
+        node: node.to_owned(),
+        units_per_s,
+    };
+    let shared = |backend: &str, trusted_s, writes_in_s, untrusted| Shared {
+        backend: backend.to_owned(),
+        trusted_s,
+        writes_in_s,
+        untrusted,
+    };
+    Cluster {
+        node: "a".to_owned(),
+        peers: vec![
+            peer("b", Some(0.12), Some(1.72), true, false),
+            peer("c\u{1b}[31m", Some(75.0), Some(-73.0), false, true),
+            peer("d", None, None, false, false),
+        ],
+        shared: vec![
+            shared("catalog", 1.72, Some(0.0), 0),
+            shared("prices", -3.0, Some(0.4), 1_234),
+            shared("stock", 1e12, None, 0),
+        ],
+        statistics: Statistics { from: Some("b".to_owned()), age_s: Some(0.41) },
+        // Of two tenants.
+        loans: vec![loan("db", "b", 100.0), loan("db", "b", 20.5), loan("disk", "b", 3.0)],
+        lent: vec![loan("db", "c\u{1b}[31m", 8.0)],
     }
 }
 
@@ -135,9 +176,11 @@ fn small_terminal_shows_the_slo_and_the_first_partitions() {
 fn terminal_of_any_size_can_be_drawn() {
     let mut help = state();
     press(&mut help, KeyCode::Char('?'));
+    let nodes = with_nodes(Ok(Some(cluster())));
     for (columns, rows) in [(1, 1), (2, 3), (20, 2), (7, 40), (300, 5), (300, 90)] {
         drawn(&state(), columns, rows);
         drawn(&help, columns, rows);
+        drawn(&nodes, columns, rows);
         drawn(&State::default(), columns, rows);
     }
 }
@@ -198,6 +241,8 @@ fn keys_sort_the_partitions_and_turn_to_other_lists() {
         "{tenants}"
     );
     press(&mut state, KeyCode::Tab);
+    assert!(state.list == List::Nodes && drawn(&state, 80, 24).contains("asking"));
+    press(&mut state, KeyCode::Tab);
     let events = drawn(&state, 80, 24);
     assert!(events.contains("3 s ago  moved 3.1 MiB"), "{events}");
     press(&mut state, KeyCode::Down);
@@ -248,4 +293,65 @@ fn list_of_keys_says_why_a_node_does_not_tell_them() {
     [KeyCode::Tab; 2].into_iter().for_each(|key| _ = press(&mut state, key));
     let keys = drawn(&state, 80, 24);
     assert!(state.list == List::Keys && keys.contains(why), "{keys}");
+}
+
+/// The state while it shows the nodes, as the node tells of them.
+fn with_nodes(told: Result<Option<Cluster>, String>) -> State {
+    let mut state = state();
+    [KeyCode::Tab; 4].into_iter().for_each(|key| _ = press(&mut state, key));
+    state.update(Ok(Seen { hot_keys: None, cluster: Some(told), ..seen(3) }), SECOND);
+    state
+}
+
+#[test]
+fn nodes_are_listed_with_what_is_wrong_with_each() {
+    insta::assert_snapshot!(drawn(&with_nodes(Ok(Some(cluster()))), 100, 28));
+}
+
+#[test]
+fn nodes_and_shared_backends_scroll_as_one_list() {
+    let mut state = with_nodes(Ok(Some(cluster())));
+    [KeyCode::Down; 4].into_iter().for_each(|key| _ = press(&mut state, key));
+    let nodes = drawn(&state, 100, 28);
+    let list = nodes.lines().skip_while(|line| !line.starts_with("node a:")).take(4);
+    let starts: Vec<_> = list.map(|line| line.split_whitespace().next().unwrap_or("")).collect();
+    assert_eq!(starts, ["node", "shared", "prices", "stock"], "{nodes}");
+    press(&mut state, KeyCode::PageDown);
+    assert!(state.offset == 5 && drawn(&state, 100, 28).contains("stock"));
+}
+
+#[test]
+fn list_of_nodes_says_whose_requests_decisions_use() {
+    let said = |from: Option<&str>, age_s| {
+        let statistics = Statistics { from: from.map(str::to_owned), age_s };
+        let nodes = drawn(&with_nodes(Ok(Some(Cluster { statistics, ..cluster() }))), 100, 28);
+        let line = nodes.lines().find_map(|line| line.strip_prefix("node a: decisions use "));
+        line.expect("a line").to_owned()
+    };
+    assert_eq!(said(Some("a"), None), "the requests of all nodes that are heard");
+    assert_eq!(
+        said(Some("b\n"), Some(0.41)),
+        "the requests of all nodes, as node b\\n counts them, 0.4 s ago"
+    );
+    assert_eq!(said(None, None), "this node's requests alone");
+}
+
+#[test]
+fn node_without_a_cluster_is_alone_and_a_refusal_is_said() {
+    assert!(drawn(&with_nodes(Ok(None)), 80, 24).contains("this node is alone"));
+    let refused = drawn(&with_nodes(Err("asking: \u{1b}[2J".to_owned())), 80, 24);
+    assert!(refused.contains("asking: \\u{1b}[2J"), "{refused}");
+}
+
+#[test]
+fn what_one_list_shows_is_asked_for_while_it_is_shown() {
+    let mut state = state();
+    let asked: Vec<_> = std::iter::repeat_with(|| {
+        press(&mut state, KeyCode::Tab);
+        state.question()
+    })
+    .take(6)
+    .map(|Question { also, .. }| also)
+    .collect();
+    assert_eq!(asked, [None, Some(Also::Keys), None, Some(Also::Cluster), None, None]);
 }

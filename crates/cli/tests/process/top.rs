@@ -16,6 +16,16 @@ fn sherwood(args: &[&str]) -> Output {
 struct Tmux<'a>(&'a Path);
 
 impl Tmux<'_> {
+    /// Shows the node at `url` on a screen of this size.
+    fn start(&self, url: &str, columns: &str, rows: &str) {
+        let command = format!(
+            "{} top --interval 100ms --url {url}; echo ended with $?; read -r line",
+            env!("CARGO_BIN_EXE_sherwood")
+        );
+        let session = self.run(&["new-session", "-d", "-x", columns, "-y", rows, "sh", "-c", &command]);
+        assert!(session.status.success(), "{}", String::from_utf8_lossy(&session.stderr));
+    }
+
     fn run(&self, args: &[&str]) -> Output {
         Command::new("tmux").arg("-S").arg(self.0.join("tmux")).args(args).output().unwrap()
     }
@@ -65,16 +75,15 @@ fn terminal_shows_a_node_that_ends_and_starts_again() {
     let node = start("127.0.0.1:0");
     let url = format!("http://{}", node.address("admin"));
     let tmux = Tmux(directory.path());
-    let command = format!(
-        "{} top --interval 100ms --url {url}; echo ended with $?; read -r line",
-        env!("CARGO_BIN_EXE_sherwood")
-    );
-    let session = tmux.run(&["new-session", "-d", "-x", "90", "-y", "24", "sh", "-c", &command]);
-    assert!(session.status.success(), "{}", String::from_utf8_lossy(&session.stderr));
+    tmux.start(&url, "90", "24");
     let screen = tmux.shows("prices");
     assert!(screen.contains("catalog") && screen.contains("never violated"), "{screen}");
-    for list in ["no backends that the node asks", "no reads lately", "no tenants with a measured throughput"]
-    {
+    for list in [
+        "no backends that the node asks",
+        "no reads lately",
+        "no tenants with a measured throughput",
+        "this node is alone",
+    ] {
         tmux.run(&["send-keys", "Tab"]);
         tmux.shows(list);
     }
@@ -89,6 +98,30 @@ fn terminal_shows_a_node_that_ends_and_starts_again() {
     tmux.shows("not known yet");
     tmux.run(&["send-keys", "q"]);
     tmux.shows("ended with 0");
+}
+
+#[test]
+fn terminal_lists_the_nodes_of_a_cluster() {
+    if !can_type(&[("tmux", "tmux")]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.toml");
+    // No bus is there, so the other node is not heard.
+    let cluster = "[cluster]\nname = \"shop\"\nnode = \"a\"\nnodes = [\"a\", \"b\"]\n\
+                   bus = { servers = [\"nats://127.0.0.1:1\"] }\n";
+    let shared = "[[backend]]\nname = \"stock\"\nshared = { stale = \"2s\" }\n\
+                  store = { kind = \"redis\", address = \"127.0.0.1:1\" }\n";
+    fs::write(&path, CONFIG.replace("PORT", "127.0.0.1:0") + cluster + shared).unwrap();
+    let node = Server::start(&["--config", path.to_str().unwrap()]);
+    let tmux = Tmux(directory.path());
+    tmux.start(&format!("http://{}", node.address("admin")), "90", "30");
+    tmux.shows("partition");
+    tmux.run(&["send-keys", "Tab", "Tab", "Tab", "Tab"]);
+    let screen = tmux.shows("node a: decisions use the requests of all nodes that are heard");
+    let row = |name: &str| screen.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row("b ").contains("never") && row("b ").contains("no answer yet"), "{screen}");
+    assert!(row("stock ").contains("not trusted") && row("stock ").contains("refused for"), "{screen}");
 }
 
 #[test]
