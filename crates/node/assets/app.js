@@ -9,6 +9,7 @@ import { byId, pause, say, setText } from './dom.js';
 import { clock } from './format.js';
 import { History } from './history.js';
 import { Limits } from './limits.js';
+import { Nodes } from './nodes.js';
 import { Partitions } from './partitions.js';
 import { showBudget, showSummary, showUse } from './summary.js';
 
@@ -23,6 +24,7 @@ const charts = new Charts();
 const partitions = new Partitions();
 const limits = new Limits();
 const backendTable = new Backends();
+const nodes = new Nodes();
 const control = new Control(() => { rareAt = 0; });
 
 let rareAt = 0;
@@ -58,7 +60,7 @@ async function round() {
 
 async function ask() {
   const restarted = await history.refresh();
-  if (restarted) { say('The node was started anew.'); rareAt = 0; }
+  if (restarted) { say('The node was started anew.'); nodes.forget(); rareAt = 0; }
   const { data, rangeS } = history;
   if (data === null) { again = true; return; }
   showSummary(data);
@@ -79,6 +81,7 @@ async function ask() {
     charts.budgets = slo;
     charts.hasTenants = state.between !== undefined;
     if (state.between !== undefined) control.showBetween(await get('/v1/tenants'));
+    await nodes.refresh();
   }
 }
 

@@ -49,6 +49,7 @@ pub(super) static FILES: &[File] = &[
     file!("history.js", SCRIPT),
     file!("keys.js", SCRIPT),
     file!("limits.js", SCRIPT),
+    file!("nodes.js", SCRIPT),
     file!("partitions.js", SCRIPT),
     file!("summary.js", SCRIPT),
     file!("uPlot.esm.js", SCRIPT),

@@ -1,10 +1,11 @@
 // Looks at the dashboard of a node as a reader would, in Chromium without a window.
 //
-//   node dashboard.mjs URL TOKEN_URL TOKEN PLAIN_URL
+//   node dashboard.mjs URL TOKEN_URL TOKEN PLAIN_URL CLUSTER_URL
 //
 // The node at URL has backends whose names are markup, and one called `slow` whose answers take
 // longer with less capacity. The node at TOKEN_URL asks for TOKEN. The node at PLAIN_URL has a client of Redis as its only load,
-// which computes what it misses, slower for the backend `slow`. A line `stop` or `start` on
+// which computes what it misses, slower for the backend `slow`. The node at CLUSTER_URL is `a` of a
+// cluster of `a` and `b`, which share a backend whose name is markup. A line `stop` or `start` on
 // standard output asks the test to end the first node or to start it again; the test answers each
 // with a line. Modules come from SHERWOOD_DASHBOARD; pictures go to SHERWOOD_PICTURES, if set.
 
@@ -16,7 +17,7 @@ import { createInterface } from 'node:readline';
 const modules = createRequire(`${process.env.SHERWOOD_DASHBOARD}/package.json`);
 const puppeteer = modules('puppeteer-core');
 const axe = modules.resolve('axe-core/axe.min.js');
-const [url, tokenUrl, token, plainUrl] = process.argv.slice(2);
+const [url, tokenUrl, token, plainUrl, clusterUrl] = process.argv.slice(2);
 const pictures = process.env.SHERWOOD_PICTURES;
 /** Longest wait for anything; reached only by a failing test. */
 const TIMEOUT = 120_000;
@@ -40,7 +41,9 @@ async function open(address, { theme = 'light', width = 1280, height = 900 } = {
   const wrong = [];
   page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
   page.on('console', (message) => {
-    if (['error', 'warn'].includes(message.type())) wrong.push(`console: ${message.text()}`);
+    // The browser itself reports that a node alone has no cluster.
+    const isAlone = message.text().includes('404') && message.location().url?.endsWith('/v1/cluster');
+    if (['error', 'warn'].includes(message.type()) && !isAlone) wrong.push(`console: ${message.text()}`);
   });
   await page.evaluateOnNewDocument(() => {
     window.longTasks = [];
@@ -51,11 +54,13 @@ async function open(address, { theme = 'light', width = 1280, height = 900 } = {
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: theme }]);
   await page.setViewport({ width, height });
   const outside = [];
+  const asked = [];
   page.on('request', (request) => {
+    asked.push(new URL(request.url()).pathname);
     if (!request.url().startsWith(address) && !request.url().startsWith('data:')) outside.push(request.url());
   });
   await page.goto(address, { waitUntil: 'load' });
-  return { page, wrong, outside };
+  return { page, wrong, outside, asked };
 }
 
 const ready = (page) => page.waitForFunction(() => document.body.dataset.ready === 'true');
@@ -278,6 +283,42 @@ await step('an unmodified client of Redis has latency, blocked backends and budg
   await accessibility(plain.page, 'plain client');
   await picture(plain.page, 'plain');
   assert.deepEqual([...plain.wrong, ...plain.outside], []);
+});
+
+/** Waits until a page has asked for what changes rarely this often. */
+async function rounds({ page, asked }, least) {
+  const times = (path) => asked.filter((of) => of === path).length;
+  while (times('/v1/control') < least) await page.waitForRequest((request) => request.url().endsWith('/v1/control'));
+  return times('/v1/cluster');
+}
+
+await step('a node alone is asked once for its cluster, and has no panel of nodes', async () => {
+  const alone = await open(url);
+  await ready(alone.page);
+  assert.equal(await rounds(alone, 3), 1);
+  assert.equal(await alone.page.$eval('#nodes-panel', (panel) => panel.hidden), true);
+  assert.deepEqual([...alone.wrong, ...alone.outside], []);
+  await alone.page.close();
+});
+
+await step('a node of a cluster shows the others, again and again', async () => {
+  for (const width of [1280, 360]) {
+    const one = await open(clusterUrl, { width });
+    await ready(one.page);
+    await one.page.waitForSelector('#nodes-panel:not([hidden])');
+    await says(one.page, 'nodes-statistics', '^This is node a; decisions use the requests of all nodes that are heard$');
+    await says(one.page, 'nodes-peers', 'b\\d+\\.\\d s agofor \\d\\.\\d s');
+    await says(one.page, 'nodes-shared', '<img src=x .*for \\d\\.\\d s0accepted');
+    assert.equal(await one.page.$eval('#nodes-loans', (place) => place.hidden), true);
+    assert.equal(await one.page.evaluate(() => window.broken), undefined);
+    assert.ok(await rounds(one, 3) >= 2);
+    await accessibility(one.page, `nodes, ${width} px`);
+    const overflow = await one.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${width} px: ${overflow} px too wide`);
+    await picture(one.page, `nodes-${width}`);
+    assert.deepEqual([...one.wrong, ...one.outside], []);
+    await one.page.close();
+  }
 });
 
 await browser.close();

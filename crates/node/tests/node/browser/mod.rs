@@ -20,6 +20,7 @@ use sherwood_model::{BackendId, Slo};
 use sherwood_node::{ListenerSetup, Node, RouteSetup, Setup};
 use sherwood_store::{BoxFuture, Found, Limit, LimitError, Limits, Store, StoreError, StoreKind};
 
+use crate::cluster::{self, Bus};
 use crate::missing::missing;
 use crate::support::{Fake, Http, listener, setup};
 
@@ -168,6 +169,13 @@ fn plain_client(node: &Node) -> Ended {
     Ended(client.expect("make target/venv/ready"))
 }
 
+/// Starts one of the nodes `a` and `b` of a cluster, which share a backend whose name is markup.
+fn in_cluster(node: &str, bus: &Bus, fake: &Arc<Fake>) -> Node {
+    let mut setup = cluster::of(node, &["a", "b"], bus, fake);
+    MARKUP.clone_into(&mut setup.backends[0].name);
+    Node::start(setup).unwrap()
+}
+
 fn chromium() -> Option<PathBuf> {
     let own = std::env::var_os("SHERWOOD_CHROMIUM").map(PathBuf::from);
     own.or_else(|| ["/usr/bin/chromium"].map(PathBuf::from).into_iter().find(|path| path.exists()))
@@ -190,6 +198,8 @@ fn dashboard_works_in_a_browser() {
     let node = start(free, AccessSetup::default());
     let plain = plain();
     let _client = plain_client(&plain);
+    let (bus, fake) = (Bus::start(), Fake::new([("a", &b"1"[..])]));
+    let [first, _second] = ["a", "b"].map(|name| in_cluster(name, &bus, &fake));
     let (address, guarded_at) = (Http::of(&node).0, Http::of(&guarded).0);
     let running = Mutex::new(Some(node));
     let (running_browser, browser) = channel();
@@ -197,7 +207,7 @@ fn dashboard_works_in_a_browser() {
     let mut child = Command::new("node")
         .arg(script)
         .args([format!("http://{address}/"), format!("http://{guarded_at}/"), TOKEN.to_owned()])
-        .arg(format!("http://{}/", Http::of(&plain).0))
+        .args([&plain, &first].map(|node| format!("http://{}/", Http::of(node).0)))
         .env("SHERWOOD_DASHBOARD", &modules)
         .env("SHERWOOD_CHROMIUM", chromium)
         .stdin(Stdio::piped())

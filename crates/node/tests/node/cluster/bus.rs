@@ -6,26 +6,26 @@ use std::process::{Child, Command, Stdio};
 use crate::wait::eventually;
 
 /// A server that ends with its value.
-pub(super) struct Bus {
-    pub(super) address: SocketAddr,
+pub(crate) struct Bus {
+    pub(crate) address: SocketAddr,
     child: Child,
 }
 
 impl Bus {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         // The port is free now, and few ports are opened beside it.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         Self { address, child: spawn(address) }
     }
 
     /// Ends the server.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Starts the server again at its address.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.child = spawn(self.address);
     }
 }

@@ -16,12 +16,12 @@ use sherwood_store::Store;
 
 use crate::support::{Fake, Http, setup};
 use crate::wait::eventually;
-use bus::Bus;
+pub(crate) use bus::Bus;
 
 const STALE: Duration = Duration::from_millis(800);
 
 /// The setup of a node of the cluster `test` with these nodes, and a store that all of them share.
-fn of(node: &str, nodes: &[&str], bus: &Bus, fake: &Arc<Fake>) -> Setup {
+pub(crate) fn of(node: &str, nodes: &[&str], bus: &Bus, fake: &Arc<Fake>) -> Setup {
     let mut setup = setup(vec![("catalog", vec![Arc::clone(fake) as Arc<dyn Store>])]);
     let nodes: Vec<String> = nodes.iter().map(|name| (*name).to_owned()).collect();
     setup.cluster = Some(ClusterSetup {
