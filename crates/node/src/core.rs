@@ -150,8 +150,8 @@ impl Core {
         }
     }
 
-    /// Removes a key of a backend from the cache, for all tenants, and fences it, so that no fetch in
-    /// flight brings it back; also in the other nodes. Returns the number of items removed here.
+    /// Removes a key of a backend from the cache, for all tenants, and fences it, so that no fetch
+    /// in flight brings it back; also in the other nodes. Returns the number of items removed here.
     pub(crate) fn remove_for_all(&self, backend: BackendId, key: &[u8]) -> u64 {
         let access = Access::at(self.clock.now());
         let mut removed = 0;
@@ -191,13 +191,14 @@ impl Core {
         is_new || has_changed && after.is_none()
     }
 
-    /// Returns the number of a key's present value, which no other value has; none if there is none.
+    /// Returns the number of a key's present value, which no other value has; none if there is
+    /// none.
     fn version(&self, partition: PartitionId, key: &[u8]) -> Option<u64> {
         self.cache.peek(partition, key, &Access::at(self.clock.now()), |item| item.cas)
     }
 
-    /// Returns true while no change of a shared backend may be acknowledged, since other nodes would
-    /// miss it.
+    /// Returns true while no change of a shared backend may be acknowledged, since other nodes
+    /// would miss it.
     pub(crate) fn refuses_changes(&self, backend: BackendId) -> bool {
         self.shared(backend).is_some_and(|shared| shared.writes_from(self.clock.now()).is_some())
     }

@@ -9,8 +9,8 @@ use super::Key;
 use crate::spanned::Spanned;
 
 /// The node's place in a [cluster](cluster.md): nodes that count requests together, tell each other
-/// about writes and lend each other rates, by messages over NATS. All nodes state the same `name` and
-/// `nodes`.
+/// about writes and lend each other rates, by messages over NATS. All nodes state the same `name`
+/// and `nodes`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawCluster {

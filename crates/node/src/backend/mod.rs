@@ -345,8 +345,8 @@ impl BackendDriver {
         self.drive(|state, now, cache| state.machine.set_rates(now, cache, kind, total_per_s, per_s));
     }
 
-    /// Sets rates of reads, or writes, with loans of other nodes, which end by themselves; no effect
-    /// without tenants.
+    /// Sets rates of reads, or writes, with loans of other nodes, which end by themselves; no
+    /// effect without tenants.
     pub(crate) fn set_rates_in_force(self: &Arc<Self>, kind: DemandKind, rates: &RatesInForce) {
         self.drive(|state, now, cache| state.machine.set_rates_in_force(now, cache, kind, rates));
     }

@@ -10,7 +10,7 @@ use crate::backend::BackendDriver;
 use crate::cluster::ClusterRates;
 use crate::tenants::TenantNetwork;
 
-/// What the rates of a plan are set at.
+/// Target of a plan's rates.
 pub(crate) enum PlanRates {
     /// The limits themselves.
     Own(RateLimits),

@@ -147,18 +147,10 @@ impl Node {
             snapshot::restore(snapshot, &core);
         }
         core.control().warn_of_idle_pins();
-        for scheduler in core.schedulers.iter() {
-            runtime.spawn(Arc::clone(scheduler).wake_up());
-        }
-        runtime.spawn(traces::run(Arc::clone(&core)));
-        let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
-        instances::start(&core.instances, &report, runtime.handle());
+        start_tasks(&core, runtime.handle());
         let places = setup.listener_connections_max;
         let listeners = Mutex::new(Listeners::start(&core, &setup.listeners, bound, places, entropy)?);
         let control = control_thread(&core).map_err(StartError::Thread)?;
-        if let Some(rates) = &core.rates {
-            runtime.spawn(Arc::clone(rates).run());
-        }
         let bus = core.cluster.as_ref().zip(connect);
         let bus = bus.map(|(cluster, connect)| Bus::start(&core, cluster, connect, runtime.handle()));
         Ok(Self {
@@ -284,6 +276,19 @@ impl Node {
         let snapshot = snapshot.into_inner().expect("no panics while held");
         let kept = snapshot.map_or(Ok(()), |snapshot| snapshot::keep(&snapshot, &core));
         Stopped { snapshot_error: kept.err() }
+    }
+}
+
+/// Starts the tasks that run for as long as the node.
+fn start_tasks(core: &Arc<Core>, runtime: &Handle) {
+    for scheduler in core.schedulers.iter() {
+        runtime.spawn(Arc::clone(scheduler).wake_up());
+    }
+    runtime.spawn(traces::run(Arc::clone(core)));
+    let report = Report { names: Arc::clone(&core.names), events: Arc::clone(&core.events) };
+    instances::start(&core.instances, &report, runtime);
+    if let Some(rates) = &core.rates {
+        runtime.spawn(Arc::clone(rates).run());
     }
 }
 
@@ -464,20 +469,23 @@ impl Parts {
     }
 
     /// Returns an actuator for the node's own cache and the rates of tenants, or for external cache
-    /// `instances` if there are any.
+    /// `instances` if there are any; also the rates that are shared with other nodes.
     fn actuator(
         &self,
         setup: &Setup,
         instances: &[Arc<Instance>],
-        rates: PlanRates,
+        counters: Option<&Arc<TenantCounters>>,
         keeper: Thread,
-    ) -> Box<dyn Actuator> {
+    ) -> (Box<dyn Actuator>, Option<Arc<ClusterRates>>) {
         let plans_for = Backends(self.backends.clone());
         if !instances.is_empty() {
-            return Box::new(Instances::new(setup.divided_bytes(), instances.to_vec(), plans_for));
+            let instances = Instances::new(setup.divided_bytes(), instances.to_vec(), plans_for);
+            return (Box::new(instances), None);
         }
         let cache = (Arc::clone(&self.engine.cache), setup.partitions.len());
-        Box::new(OwnCache::new(cache, keeper, rates, plans_for))
+        let shared = self.shared_rates(setup, counters);
+        let rates = self.plan_rates(shared.as_ref(), setup);
+        (Box::new(OwnCache::new(cache, keeper, rates, plans_for)), shared)
     }
 
     /// Returns the rates that the node shares with the others of its cluster; none for a node
@@ -491,6 +499,13 @@ impl Parts {
         let (cluster, counters) = (Arc::clone(self.cluster.as_ref()?), Arc::clone(counters?));
         let limits = self.limits(&tenancy.resources);
         Some(ClusterRates::new(cluster, tenancy, limits, counters, self.engine.clock))
+    }
+
+    /// Returns the target of a plan's rates.
+    fn plan_rates(&self, shared: Option<&Arc<ClusterRates>>, setup: &Setup) -> PlanRates {
+        let resources = setup.tenancy.as_ref().map_or(&[][..], |tenancy| &tenancy.resources);
+        let own = || PlanRates::Own(self.limits(resources));
+        shared.cloned().map_or_else(own, PlanRates::Cluster)
     }
 
     fn limits(&self, resources: &[ResourceSetup]) -> RateLimits {
@@ -515,12 +530,8 @@ impl Parts {
         let deadlines: Arc<DeadlineCounts> = Arc::default();
         let (parts, instances) = (self.control_parts(setup, &names, &deadlines), instances_of(setup));
         let counters = self.counters(&names, tenancy.as_ref());
-        let rates = self.shared_rates(setup, counters.as_ref());
-        let own = || self.limits(tenancy.as_ref().map_or(&[], |tenancy| &tenancy.resources));
-        let plan_rates = rates.clone().map_or_else(|| PlanRates::Own(own()), PlanRates::Cluster);
-        let actuator = self.actuator(setup, &instances, plan_rates, keeper);
-        let Self { engine, shadow, recording, backends, schedulers, cluster, buffers, background, spans } =
-            self;
+        let (actuator, rates) = self.actuator(setup, &instances, counters.as_ref(), keeper);
+        let Self { engine, shadow, recording, backends, schedulers, cluster, buffers, background, .. } = self;
         let Engine { clock, entropy, policy, budgets, cache, memory: _, network, times } = engine;
         let levels = levels(setup, policy, budgets, &names, tenancy.clone().zip(counters.clone()))?;
         let quotas = levels.1.as_ref().map(|tenants| Arc::clone(tenants.quotas()));
@@ -550,7 +561,7 @@ impl Parts {
             counters,
             quotas,
             traced: trace_intake(setup, &buffers),
-            spans,
+            spans: self.spans,
             buffers,
             resident_limit,
             background,

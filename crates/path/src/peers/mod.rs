@@ -210,9 +210,9 @@ impl<C: Announced> Peers<C> {
         peers
     }
 
-    /// Sets the names of all nodes. Values are untrusted until each new one was heard. A removed one,
-    /// which must have ended, is waited for no longer; values from before are dropped if changes of
-    /// it may be missing.
+    /// Sets the names of all nodes. Values are untrusted until each new one was heard. A removed
+    /// one, which must have ended, is waited for no longer; values from before are dropped if
+    /// changes of it may be missing.
     pub fn set_nodes(&mut self, now: Instant, nodes: Vec<String>) {
         let own = &self.options.node;
         let removed = self.peers.extract_if(.., |node, _| !nodes.contains(node));

@@ -65,7 +65,7 @@ impl Client {
     }
 }
 
-/// The writes that were acknowledged of each key, and the time. The numbers of a key rise.
+/// Acknowledged writes of each key, with their times. The numbers of a key rise.
 struct Journal(Vec<Mutex<Vec<(Instant, u64)>>>);
 
 impl Journal {
@@ -85,7 +85,7 @@ impl Journal {
     }
 }
 
-/// What the clients share.
+/// State that the clients share.
 struct Shared {
     journal: Journal,
     reads: AtomicU64,
