@@ -6,7 +6,9 @@
 Each build serves each case under callgrind, which interprets it: one thread, --ops operations after
 as many that fill the cache; for listeners these set keys alone, so that hits are measured. Counts are of user space, for all that the process does, and barely
 differ between two runs, whatever else the machine does. The cases are listeners at depth 1 and 16,
-and `gateway`, whose requests ask a store for keys that were not fetched before.
+and `gateway`, whose requests ask a store for keys that were not fetched before. With --shared the
+same build is measured twice, as a node of a cluster without peers: the second time other nodes
+could cache the backend, too.
 Needs Python and valgrind; takes ten minutes.
 """
 
@@ -35,6 +37,13 @@ backend = "plain"
 name = "plain"
 store = STORE
 """
+CLUSTER = """
+[cluster]
+name = "measured"
+node = "a"
+nodes = ["a"]
+bus = { servers = ["nats://127.0.0.1:1"] }
+"""
 STORE = '{ kind = "synthetic", bytes = "100B", latency = "0s" }'
 LISTENER = ["--keys", "2000", "--pipeline"]
 FILL = ["--get-ratio", "0", "--zipf", "0"]
@@ -47,12 +56,15 @@ CASES = {
 }
 
 
-def instructions(args, binary, case):
+def instructions(args, binary, case, shared):
     """Returns the instructions of an operation of a case."""
     target, options = CASES[case]
     with tempfile.TemporaryDirectory() as directory:
         config, counts = Path(directory, "node.toml"), Path(directory, "counts")
-        config.write_text(NODE.replace("STORE", args.store))
+        text = NODE.replace("STORE", args.store)
+        if args.shared:
+            text = text.replace('name = "plain"', 'name = "plain"\nshared = {}' if shared else 'name = "plain"') + CLUSTER
+        config.write_text(text)
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", "--quiet"]
         node = subprocess.Popen([*command, binary, "serve", "--config", str(config)], stderr=subprocess.PIPE, text=True)
         try:
@@ -74,15 +86,19 @@ def instructions(args, binary, case):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)} [default: all]")
-    parser.add_argument("--before", required=True, help="the older build")
+    parser.add_argument("--before", help="the older build")
+    parser.add_argument("--shared", action="store_true", help="measure what sharing costs, in place of an older build")
     parser.add_argument("--after", default="target/release/sherwood", help="[default: target/release/sherwood]")
     parser.add_argument("--store", default=STORE, help="the store of `gateway`, as in a configuration [default: %(default)s]")
     parser.add_argument("--ops", type=int, default=20000, help="[default: 20000]")
     parser.add_argument("--rounds", type=int, default=3, help="[default: 3]")
     args = parser.parse_args()
+    if bool(args.before) == args.shared:
+        parser.error("give either --before or --shared")
+    builds = [(args.before or args.after, False), (args.after, True)]
     for case in args.cases or CASES:
         # In turn, so that a machine that becomes slower counts for both.
-        rounds = [[instructions(args, binary, case) for binary in (args.before, args.after)] for _ in range(args.rounds)]
+        rounds = [[instructions(args, binary, case, shared) for binary, shared in builds] for _ in range(args.rounds)]
         before, after = map(statistics.median, zip(*rounds))
         print(f"{case:14} {before:9.0f} before, {after:9.0f} after: ratio {before / after:.3f}", flush=True)
 

@@ -118,7 +118,7 @@ fn terminal_lists_the_nodes_of_a_cluster() {
     tmux.start(&format!("http://{}", node.address("admin")), "90", "30");
     tmux.shows("partition");
     tmux.run(&["send-keys", "Tab", "Tab", "Tab", "Tab"]);
-    let screen = tmux.shows("node a: decisions use the requests of all nodes that are heard");
+    let screen = tmux.shows("node a: decisions use this node's requests alone");
     let row = |name: &str| screen.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(row("b ").contains("never") && row("b ").contains("no answer yet"), "{screen}");
     assert!(row("stock ").contains("not trusted") && row("stock ").contains("refused for"), "{screen}");

@@ -16,7 +16,8 @@
 //! sender is left out. What a node decides on is younger than 5 s by its own clock: the statistics
 //! of each node count from their arrival, and a snapshot is followed only while it contains a
 //! message that this node published within the last 5 s. So a statistics node that was paused, or a
-//! snapshot that was held up, is noticed without comparing clocks.
+//! snapshot that was held up, is noticed without comparing clocks. Requests of a node that has
+//! become silent stay among those of the window until they leave it.
 
 mod look_ups;
 mod members;

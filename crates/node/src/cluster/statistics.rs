@@ -320,7 +320,7 @@ mod tests {
         nodes[1].receive_batch(now, "a", &published.batch).unwrap();
         assert_eq!(nodes[1].receive_batch(now, "a", &published.batch), Err(Ignored::NotNewer));
         publish(&nodes[1], now);
-        assert_eq!(blocked(&nodes[0], now), ("a".to_owned(), Some(2)));
+        assert_eq!(blocked(&nodes[0], now), ("a".to_owned(), None));
         assert_eq!(blocked(&nodes[1], now), ("a b".to_owned(), Some(4)));
         decide(&nodes[1], now);
         assert_eq!(said(&nodes[1]), [], "as expected");
