@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Measures what a cluster of three nodes sends, how soon a write is seen, and how much is lent.
 
-    scripts/cluster.py [--node target/release/sherwood] [bus] [latency] [rates]
+    scripts/cluster.py [--node target/release/sherwood] [bus] [latency] [rates] [divisions]
 
 Starts a NATS server, a Redis server and three nodes on this machine.
   bus      bytes a second that a node publishes, at --rate requests a second through each
   latency  from the acknowledgement of a write at one node to the first read of it at another
   rates    units a second of a tenant that uses one node, of the total; and the most of all nodes in
            ten seconds, while its clients move from node to node
-Needs Python, nats-server and redis-server; takes three minutes.
+  divisions  the difference between two nodes that start from opposite divisions of their caches,
+           after 360 decisions from one count
+Needs Python, nats-server and redis-server; takes five minutes.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import socket
@@ -52,6 +55,39 @@ store = {{ kind = "redis", address = "127.0.0.1:{store}" }}
 name = "made"
 store = {{ kind = "synthetic", bytes = "100B", latency = "1ms" }}
 """
+TOTAL_MIB = 64
+DIVISION = """
+[memory]
+total = "64MiB"
+[control]
+policy = "robinhood"
+delta = "200ms"
+rbc_window = "10s"
+[server]
+threads = 1
+[admin]
+bind = "127.0.0.1:0"
+[cluster]
+name = "measured"
+node = "{name}"
+nodes = ["a", "b"]
+bus = {{ servers = ["nats://127.0.0.1:{bus}"] }}
+[[listener]]
+protocol = "redis"
+bind = "127.0.0.1:0"
+[[backend]]
+name = "x"
+prefix = "x/"
+[[backend]]
+name = "y"
+prefix = "y/"
+[[partition]]
+backend = "x"
+initial = "{x}MiB"
+[[partition]]
+backend = "y"
+initial = "{y}MiB"
+"""
 TENANTS = f"""
 [[tenant]]
 name = "default"
@@ -80,8 +116,8 @@ def metric(address, name):
 
 
 @contextlib.contextmanager
-def cluster(args, further=""):
-    """Starts the servers; gives the addresses of each node by port name."""
+def cluster(args, texts):
+    """Starts the servers, and a node of each text; gives the addresses of each by port name."""
     environment = dict(os.environ, PATH=os.environ["PATH"] + ":/usr/sbin")
     bus, store, processes = free_port(), free_port(), []
     with tempfile.TemporaryDirectory() as directory:
@@ -94,9 +130,9 @@ def cluster(args, further=""):
             start("nats-server", "--addr", "127.0.0.1", "--port", str(bus), stderr=subprocess.DEVNULL)
             start("redis-server", "--bind", "127.0.0.1", "--port", str(store), "--save", "")
             nodes = []
-            for name in NODES:
+            for name, text in zip(NODES, texts):
                 path = Path(directory, f"{name}.toml")
-                path.write_text(NODE.format(name=name, bus=bus, store=store) + further)
+                path.write_text(text(name, bus, store))
                 node = start(args.node, "serve", "--config", str(path), stderr=subprocess.PIPE, text=True)
                 ready = next(line for line in node.stderr if line.startswith("ready"))
                 threading.Thread(target=node.stderr.read, daemon=True).start()
@@ -110,6 +146,11 @@ def cluster(args, further=""):
                 process.wait()
 
 
+def three(further=""):
+    """Texts of three nodes that share a backend."""
+    return [lambda name, bus, store: NODE.format(name=name, bus=bus, store=store) + further] * 3
+
+
 def load(args, node, *options):
     """Starts load on the gateway of a node."""
     command = [args.node, "load", "--target", f"http://{node['admin']}", "--backend", "made", *options]
@@ -117,7 +158,7 @@ def load(args, node, *options):
 
 
 def measure_bus(args):
-    with cluster(args) as nodes:
+    with cluster(args, three()) as nodes:
         loads = [load(args, node, "--rate", str(args.rate), "--duration", f"{args.seconds + 5}s") for node in nodes]
         time.sleep(4)
         sent = lambda: [metric(node["admin"], 'sherwood_bus_bytes_total{direction="sent"') for node in nodes]
@@ -143,7 +184,7 @@ class Redis:
 
 
 def measure_latency(args):
-    with cluster(args) as nodes:
+    with cluster(args, three()) as nodes:
         writer, reader = Redis(nodes[0]["redis"]), Redis(nodes[1]["redis"])
         times = []
         for number in range(args.writes):
@@ -159,7 +200,7 @@ def measure_latency(args):
 
 
 def measure_rates(args):
-    with cluster(args, TENANTS) as nodes:
+    with cluster(args, three(TENANTS)) as nodes:
         used = lambda: sum(metric(node["admin"], "sherwood_tenant_used_total") for node in nodes)
         readings = []
         ended = threading.Event()
@@ -187,15 +228,40 @@ def measure_rates(args):
     print(f"rates: {rate / TOTAL:.3f} of the total at one node; {most / TOTAL:.3f} at most in ten seconds")
 
 
+def measure_divisions(args):
+    texts = [lambda name, bus, _, x=x: DIVISION.format(name=name, bus=bus, x=x, y=TOTAL_MIB - x) for x in (48, 16)]
+    with cluster(args, texts) as nodes:
+        fills = []
+        for node in nodes:
+            command = [args.node, "load", "--target", f"redis://{node['redis']}", "--prefixes", "x/,y/"]
+            command += ["--keys", "200000", "--value-size", "1000", "--zipf", "0", "--get-ratio", "0"]
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            fills.append(subprocess.Popen([*command, "--rate", "3000", "--duration", "100s"], **quiet))
+        json_of = lambda node, path: json.load(urllib.request.urlopen(f"http://{node['admin']}{path}"))
+        size = lambda node: json_of(node, "/v1/partitions")[0]["allocated_bytes"]
+        decisions = lambda node: json_of(node, "/v1/control")["decisions"]
+        start = [decisions(node) for node in nodes]
+        first = size(nodes[0]) - size(nodes[1])
+        while any(decisions(node) - begin < 360 for node, begin in zip(nodes, start)):
+            body = json.dumps([{"latency_us": 1000 + n, "blocking": "xy"[n % 2]} for n in range(200)]).encode()
+            urllib.request.urlopen(f"http://{nodes[0]['admin']}/v1/reports", data=body)
+            time.sleep(0.2)
+        last = size(nodes[0]) - size(nodes[1])
+        for fill in fills:
+            fill.terminate()
+            fill.wait()
+    print(f"divisions: {first >> 10} KiB apart, after 360 decisions {last >> 10} KiB: {last / first:.3f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="of bus, latency, rates [default: all]")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="of bus, latency, rates, divisions [default: all]")
     parser.add_argument("--node", default="target/release/sherwood", help="[default: target/release/sherwood]")
     parser.add_argument("--rate", type=int, default=1_000, help="of `bus`, a node [default: 1000]")
     parser.add_argument("--seconds", type=int, default=20, help="of `bus` [default: 20]")
     parser.add_argument("--writes", type=int, default=1_000, help="of `latency` [default: 1000]")
     args = parser.parse_args()
-    parts = {"bus": measure_bus, "latency": measure_latency, "rates": measure_rates}
+    parts = {"bus": measure_bus, "latency": measure_latency, "rates": measure_rates, "divisions": measure_divisions}
     for name in args.parts or parts:
         parts[name](args)
 

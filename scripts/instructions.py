@@ -7,8 +7,8 @@ Each build serves each case under callgrind, which interprets it: one thread, --
 as many that fill the cache; for listeners these set keys alone, so that hits are measured. Counts are of user space, for all that the process does, and barely
 differ between two runs, whatever else the machine does. The cases are listeners at depth 1 and 16,
 and `gateway`, whose requests ask a store for keys that were not fetched before. With --shared the
-same build is measured twice, as a node of a cluster without peers: the second time other nodes
-could cache the backend, too.
+same build is measured twice, with hits alone, as a node of a cluster without peers: the second time
+other nodes could cache the backend, too.
 Needs Python and valgrind; takes ten minutes.
 """
 
@@ -73,7 +73,8 @@ def instructions(args, binary, case, shared):
             load = [args.after, "load", "--target", target.format(**addresses), *options, "--connections", "1"]
             load += ["--duration", "10m", "--ops", str(args.ops)]
             fill = load + (FILL if case != "gateway" else [])
-            for control, sent in (("--zero", fill), ("--dump", load)):
+            measured = load + (["--get-ratio", "1"] if args.shared and case != "gateway" else [])
+            for control, sent in (("--zero", fill), ("--dump", measured)):
                 subprocess.run(sent, check=True, capture_output=True)
                 subprocess.run(["callgrind_control", control, str(node.pid)], check=True, capture_output=True)
             dump = Path(f"{counts}.1").read_text()

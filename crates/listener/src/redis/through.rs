@@ -136,6 +136,9 @@ impl Session<'_> {
     /// miss that.
     pub(super) fn refuses(&self, command: &Command, args: Args<'_>) -> bool {
         let service = &self.shared.service;
+        if !command.flags.contains(&"write") {
+            return false;
+        }
         match command.name {
             "flushall" | "flushdb" => service.refuses_change(self.routing(), None),
             _ if !changes_values(command) => false,

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_model::Instant;
+use sherwood_model::{Instant, SplitMix64};
 
 pub use change::{ChangedKeys, SharedChange};
 pub use message::{Announced, Beat, Changes, PeerBeat, PeerMessage};
@@ -36,6 +36,8 @@ use peer::{Gap, Peer};
 const BEATS_IN_STALE: u32 = 8;
 /// Number of messages with changes that are sent again between two beats, at most.
 const RESENT_MESSAGES_MAX: usize = 4;
+/// Largest distance of a new number of a process from the number that it has heard.
+const RENUMBERED_BY_MAX: u64 = (1 << 20) - 1;
 /// Number of unknown senders whose names are remembered.
 const STRANGERS_MAX: usize = 16;
 
@@ -368,13 +370,15 @@ impl<C: Announced> Peers<C> {
             own.missing.into_iter().for_each(|from| self.log.resend(from));
         }
         if own.incarnation > self.incarnation && self.namesake(now).is_none() {
-            self.renumber(now, own.incarnation + 1);
+            self.renumber(now, own.incarnation);
         }
     }
 
-    /// Continues under another number. The log stays: peers have ignored all that was announced
-    /// under the lower number.
-    fn renumber(&mut self, now: Instant, number: u64) {
+    /// Continues under a number above `heard`. The log stays: peers have ignored all that was
+    /// announced under the lower number.
+    fn renumber(&mut self, now: Instant, heard: u64) {
+        // Two processes one after the other may both hear of the same earlier one.
+        let number = heard + 1 + (SplitMix64::new(self.incarnation).next_u64() & RENUMBERED_BY_MAX);
         (self.incarnation, self.started) = (number, now);
         self.peers.values_mut().for_each(|peer| peer.answered = false);
         self.next_beat = now;

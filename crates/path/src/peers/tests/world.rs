@@ -298,10 +298,12 @@ impl World {
         let to = &mut self.nodes[node];
         to.number = if steps_back { to.number.saturating_sub(5) } else { to.number + 10 };
         to.process += 1;
+        // No two processes of a node start with the same number.
+        let incarnation = to.number * 1_000 + to.process;
         to.values = values();
         to.cache.clear();
         to.changes.clear();
-        to.peers = Some(Peers::new(options, to.number, now, vec![Arc::clone(&to.values)]));
+        to.peers = Some(Peers::new(options, incarnation, now, vec![Arc::clone(&to.values)]));
         if steps_back {
             self.count("clock stepped back");
         }
