@@ -181,14 +181,7 @@ impl Core {
         };
         let Some(shared) = self.shared(backend) else { return make() };
         let (began, before) = (self.clock.now(), self.version(partition, key));
-        let has_changed = make();
-        let after = self.version(partition, key);
-        let is_new = has_changed && after != before;
-        if is_new && after.is_some() {
-            // A condition that was not met makes no value newer.
-            shared.note_fetched(began, partition, key, began);
-        }
-        is_new || has_changed && after.is_none()
+        make() && shared.handle_change(began, partition, key, (before, self.version(partition, key)))
     }
 
     /// Returns the number of a key's present value, which no other value has; none if there is

@@ -114,6 +114,25 @@ impl SharedValues {
         self.fetch_times().note(now, partition, key, began);
     }
 
+    /// Takes in a client's change of a key in the cache that began then, with the versions of the
+    /// value before and after it, which two values never share; none where there is no value. A new
+    /// value counts as fetched when the change began. Returns true if the other nodes have to know:
+    /// not if the value has stayed, as under a condition that was not met.
+    pub fn handle_change(
+        &self,
+        began: Instant,
+        partition: PartitionId,
+        key: &[u8],
+        (before, after): (Option<u64>, Option<u64>),
+    ) -> bool {
+        let has_changed = before != after;
+        if has_changed && after.is_some() {
+            self.note_fetched(began, partition, key, began);
+        }
+        // A removal concerns other nodes, whether this one had the key or not.
+        has_changed || after.is_none()
+    }
+
     /// Sets the time until which all changes of all peers were received, and the time from which
     /// writes may be acknowledged.
     pub(super) fn set(&self, complete_until: Instant, writes_from: Instant) {
@@ -163,6 +182,19 @@ mod tests {
         let values = values(WithoutBus::Ttl);
         assert_eq!(values.stale_since(at(9_000), P, b"old"), None);
         assert_eq!((values.untrusted(), values.writes_from(at(1))), (1, None));
+    }
+
+    #[test]
+    fn only_new_values_are_trusted_again_and_only_changes_and_removals_are_told() {
+        let values = values(WithoutBus::Bounded);
+        values.set(at(1_000), Instant::ZERO);
+        let change = |key: &[u8], versions| values.handle_change(at(5_000), P, key, versions);
+        let is_trusted = |key: &[u8]| values.stale_since(at(5_001), P, key).is_none();
+        assert!(change(b"new", (None, Some(1))) && is_trusted(b"new"));
+        assert!(change(b"other", (Some(1), Some(2))) && is_trusted(b"other"));
+        assert!(!change(b"kept", (Some(2), Some(2))) && !is_trusted(b"kept"));
+        assert!(change(b"removed", (Some(2), None)) && !is_trusted(b"removed"));
+        assert!(change(b"absent", (None, None)) && !is_trusted(b"absent"));
     }
 
     #[test]
