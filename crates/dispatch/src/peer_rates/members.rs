@@ -129,8 +129,14 @@ impl Members {
         self.nodes == nodes
     }
 
+    /// True while a new process lacks some of its part, and may still get it when a silent node
+    /// counts as stopped.
+    pub(super) fn is_starting(&self, now: Instant, terms: &Terms) -> bool {
+        now < self.started_at + terms.silent_at_start + terms.forgets_after && !self.is_whole()
+    }
+
     /// True if the node has its whole part of every resource, but for errors of rounding.
-    pub(super) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         let part = |resource| self.part(&self.node, resource) * (1.0 - 1e-9);
         (0..self.resources()).all(|resource| self.levels[resource] >= part(resource))
     }

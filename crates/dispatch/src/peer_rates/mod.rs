@@ -278,11 +278,11 @@ impl PeerRates {
         ends.fold(self.looks_at.min(self.returns_at), Instant::min)
     }
 
-    /// Returns true if the node has its whole part of every resource: false in the first moments of
-    /// a process.
+    /// Returns true in the first moments of a process, while it waits for its part of the rates:
+    /// for at most as long as that takes with a silent node.
     #[must_use]
-    pub fn has_settled(&self) -> bool {
-        self.members.is_whole()
+    pub fn is_starting(&self, now: Instant) -> bool {
+        self.members.is_starting(now, &self.terms)
     }
 
     /// Returns the next step of the driver; none until the next input.

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use sherwood_config::{ClusterSetup, TenancySetup};
 use sherwood_dispatch::{PeerLoan, PeerNode, PeerRateOptions, PeerRates, RateAction, RateAsk, RateGrant};
@@ -20,10 +19,6 @@ use crate::tenants::TenantCounters;
 /// repeated within a second.
 const WAITING_MAX: usize = 256;
 
-/// Longest time for which a new process waits for its part of the rates before it counts as ready:
-/// as long as it takes with a silent peer, and some time for the answers of the others.
-const STARTING_MAX: Duration = Duration::from_secs(3);
-
 /// The rates of tenants that a node shares with the others of its cluster.
 pub(crate) struct ClusterRates {
     /// Held while rates are set, so that those of a later input are set later. Locks of backends
@@ -33,7 +28,6 @@ pub(crate) struct ClusterRates {
     counters: Arc<TenantCounters>,
     resources: usize,
     waiting: Mutex<VecDeque<RateMessage>>,
-    started: Instant,
     cluster: Arc<Cluster>,
     clock: Clock,
 }
@@ -72,9 +66,9 @@ impl ClusterRates {
             tenants: tenancy.dispatched().tenants,
             lends: tenancy.options.lend,
         };
-        let (started, waiting) = (clock.now(), Mutex::default());
-        let machine = Mutex::new(PeerRates::new(started, options));
-        let rates = Self { machine, limits, counters, resources, waiting, started, cluster, clock };
+        let machine = Mutex::new(PeerRates::new(clock.now(), options));
+        let waiting = Mutex::default();
+        let rates = Self { machine, limits, counters, resources, waiting, cluster, clock };
         let rates = Arc::new(rates);
         rates.drive(|_, _| {});
         rates
@@ -126,7 +120,8 @@ impl ClusterRates {
 
     /// Returns true in the first moments of a process, while it has the lowest rates.
     pub(crate) fn is_starting(&self) -> bool {
-        self.clock.now().since(self.started) < STARTING_MAX && !self.lock().has_settled()
+        let machine = self.lock();
+        machine.is_starting(self.clock.now())
     }
 
     /// Returns the loans in force: those of other nodes to this one, and of this one to others.
