@@ -29,12 +29,12 @@ use async_nats::{Client, Message};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::json;
-use sherwood_path::{PeerAction, PeerMessage, PeerReport};
+use sherwood_path::{PeerAction, PeerReport};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::{self, Change, Cluster, Direction, Published};
+use crate::cluster::{self, Cluster, Direction, Published};
 use crate::core::Core;
 
 pub(crate) use connect::Connect;
@@ -236,33 +236,27 @@ impl Connection {
         if message.payload.len() > MESSAGE_BYTES_MAX {
             return self.refuse(&subject, "its size");
         }
-        if let STATISTICS | SNAPSHOTS | parts::KIND = kind {
-            return match self.take_statistics(node, kind, &message.payload) {
-                Ok(()) => self.cluster.counters.count(Direction::Received, message.payload.len()),
-                Err(why) => self.refuse(&subject, &why),
-            };
-        }
-        if kind == RATES {
-            return match self.take_rates(node, &message.payload) {
-                Ok(()) => self.cluster.counters.count(Direction::Received, message.payload.len()),
-                Err(why) => self.refuse(&subject, &why),
-            };
-        }
-        match messages::decode(&self.core.names, kind, &message.payload) {
-            Ok(Some(decoded)) => {
-                self.cluster.counters.count(Direction::Received, message.payload.len());
-                self.take(node, &decoded).await;
-            }
-            Ok(None) => self.refuse(&subject, "its kind"),
-            Err(error) => self.refuse(&subject, &error.to_string()),
+        let taken = match kind {
+            STATISTICS | SNAPSHOTS | parts::KIND => self.take_statistics(node, kind, &message.payload),
+            RATES => self.take_rates(node, &message.payload),
+            _ => self.take_changes(node, kind, &message.payload).await,
+        };
+        match taken {
+            Ok(()) => self.cluster.counters.count(Direction::Received, message.payload.len()),
+            Err(why) => self.refuse(&subject, &why),
         }
     }
 
     /// Makes the changes of a message in the cache, before the next message is taken.
-    async fn take(&self, node: &str, message: &PeerMessage<Change>) {
-        for change in self.cluster.receive(node, message) {
+    ///
+    /// # Errors
+    /// If the message is of another kind, or cannot be read.
+    async fn take_changes(&self, node: &str, kind: &str, bytes: &[u8]) -> Result<(), String> {
+        let message = messages::decode(&self.core.names, kind, bytes).map_err(|error| error.to_string())?;
+        for change in self.cluster.receive(node, &message.ok_or("its kind")?) {
             cluster::apply(&self.core, change).await;
         }
+        Ok(())
     }
 
     /// Takes in requests for rates, and answers.
