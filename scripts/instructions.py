@@ -4,11 +4,12 @@
     scripts/instructions.py --before old/sherwood [--after target/release/sherwood] [CASE …]
 
 Each build serves each case under callgrind, which interprets it: one thread, --ops operations after
-as many that fill the cache; for listeners these set keys alone, so that hits are measured. Counts are of user space, for all that the process does, and barely
-differ between two runs, whatever else the machine does. The cases are listeners at depth 1 and 16,
-and `gateway`, whose requests ask a store for keys that were not fetched before. With --shared the
-same build is measured twice, with hits alone, as a node of a cluster without peers: the second time
-other nodes could cache the backend, too.
+as many that fill the cache; for listeners these set keys alone, so that hits are measured. Counts
+are of user space, for all that the process does, and barely differ between two runs, whatever else
+the machine does. The cases are listeners at depth 1 and 16, and `gateway`, whose requests ask a
+store for keys that were not fetched before. With --shared the same build is measured twice, with
+hits alone, as a node of a cluster without peers: the second time other nodes could cache the
+backend, too.
 Needs Python and valgrind; takes ten minutes.
 """
 
