@@ -84,6 +84,17 @@ pub enum StoreChange {
     Delete,
 }
 
+/// The present standing of partitions that other nodes cache, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedStanding {
+    /// True if changes of other nodes may be missing in cached values, so that
+    /// [`Backends::drop_untrusted`] has to be called for each key that is read.
+    pub doubts_values: bool,
+    /// True if some changes are refused, so that [`Backends::refuses_changes`] has to be asked for
+    /// each.
+    pub refuses_changes: bool,
+}
+
 /// Backends of the listeners that share a cache: they answer misses and learn of changes.
 pub trait Backends: Send + Sync {
     /// Fetches `keys` of a read-through partition and fills the cache: one result per key, in their
@@ -148,8 +159,14 @@ pub trait Backends: Send + Sync {
         false
     }
 
-    /// Drops the cached value of a key of a shared partition if changes of other nodes may be
-    /// missing, so that it may not be used.
+    /// Returns what holds for shared partitions now. As to reads, the answer holds for all that had
+    /// been received before the question.
+    fn shared_standing(&self) -> SharedStanding {
+        SharedStanding::default()
+    }
+
+    /// Drops the cached value of a key if other nodes cache the partition, too, and their changes may
+    /// be missing, so that it may not be used.
     fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
         let _ = (partition, key);
     }

@@ -120,7 +120,9 @@ mod work;
 
 pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};
-pub use backends::{Backends, FetchFailure, FetchResult, FetchedValue, StoreChange, StoreFailure};
+pub use backends::{
+    Backends, FetchFailure, FetchResult, FetchedValue, SharedStanding, StoreChange, StoreFailure,
+};
 pub use clock::{Clock, CpuTimes, ManualClock, Moment};
 pub use counters::{Count, Counts};
 pub use fetch::FETCH_KEYS_MAX;

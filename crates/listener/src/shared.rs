@@ -7,10 +7,10 @@ use std::time::Duration;
 use sherwood_cache::{Cache, Usage};
 use sherwood_dispatch::Charged;
 use sherwood_model::query_times::QueryTimes;
-use sherwood_model::{DeadlineClass, HotKeys};
+use sherwood_model::{DeadlineClass, HotKeys, PartitionId};
 
 use super::account::{Account, BufferBytes};
-use super::backends::Backends;
+use super::backends::{Backends, SharedStanding};
 use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
 use super::ended::EndedOperations;
@@ -83,21 +83,17 @@ impl Service {
         self.standing(slot).map_or(total_bytes, |standing| standing.cache_bytes)
     }
 
-    /// Returns the target of a key and the key without its prefix; none if no prefix matches. A
-    /// cached value that may not be trusted is dropped first.
-    pub(super) fn find<'k>(&self, routing: &Routing, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
-        let (target, name) = routing.find(key)?;
-        self.drop_untrusted(target, name);
-        Some((target, name))
+    /// Returns true if other nodes cache values of some routes, too.
+    fn shares(&self) -> bool {
+        (0..self.users.slots()).any(|slot| self.routing(TenantSlot::from_index(slot)).shares())
     }
 
     /// Drops the cached value of a key if other nodes cache it, too, and may have changed it. The
     /// caller holds no lock of the cache.
-    pub(super) fn drop_untrusted(&self, target: Target, name: &[u8]) {
-        if target.shared
-            && let Some(backends) = &self.backends
-        {
-            backends.drop_untrusted(target.partition, name);
+    #[cold]
+    pub(super) fn drop_untrusted(&self, partition: PartitionId, name: &[u8]) {
+        if let Some(backends) = &self.backends {
+            backends.drop_untrusted(partition, name);
         }
     }
 
@@ -207,6 +203,8 @@ pub(super) struct Shared {
     pub(super) foreign_clients: ForeignClients,
     /// True if keys may have deadlines that their clients do not state.
     has_deadlines: bool,
+    /// True if other nodes cache values of some routes, too.
+    shares: bool,
     /// The counts of each slot at the last `stats reset` of one of its clients.
     baselines: Mutex<Vec<Counts>>,
 }
@@ -221,6 +219,7 @@ impl Shared {
             connections: Connections::default(),
             foreign_clients: ForeignClients::default(),
             has_deadlines: service.backends.as_ref().is_some_and(|backends| backends.have_deadlines()),
+            shares: service.shares(),
             baselines: Mutex::new(vec![Counts::default(); slots]),
             options,
             service,
@@ -245,6 +244,13 @@ impl Shared {
     fn within(&self, target: Target, key: &[u8]) -> Option<Duration> {
         let backends = self.service.backends.as_ref().filter(|_| self.has_deadlines)?;
         backends.within(target.partition, key)
+    }
+
+    /// Returns what holds for keys that other nodes cache, too, and for commands that have been
+    /// received.
+    pub(super) fn shared_standing(&self) -> SharedStanding {
+        let backends = self.service.backends.as_ref().filter(|_| self.shares);
+        backends.map_or(SharedStanding::default(), |backends| backends.shared_standing())
     }
 
     /// Returns the counters of a thread for the clients of a slot.

@@ -17,6 +17,11 @@ use super::routing::Routing;
 pub(super) struct TenantSlot(pub(super) u16);
 
 impl TenantSlot {
+    /// Creates the slot of an index below [`UserRoutes::slots`].
+    pub(super) fn from_index(index: usize) -> Self {
+        Self(u16::try_from(index).expect("at most 65,536 slots"))
+    }
+
     pub(super) fn index(self) -> usize {
         self.0.into()
     }
@@ -39,8 +44,9 @@ impl UserRoutes {
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Routing>) -> Self {
         let each: Vec<Routing> = routes.into_iter().collect();
-        let slot = |index: usize| TenantSlot(u16::try_from(index + 1).expect("at most 65,535 tenants"));
-        let slots = each.iter().enumerate().map(|(index, routing)| (routing.tenant(), slot(index)));
+        let slot =
+            |(index, routing): (usize, &Routing)| (routing.tenant(), TenantSlot::from_index(index + 1));
+        let slots = each.iter().enumerate().map(slot);
         Self { slots: slots.collect(), each }
     }
 

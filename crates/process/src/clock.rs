@@ -11,8 +11,8 @@ use sherwood_model::Instant;
 /// Converts the monotonic clock into the pure crates' [`Instant`], and instants into wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// The system's monotonic clock at the start, nanoseconds.
-    origin_nanos: u64,
+    /// Difference of [`Instant`] and the system's monotonic clock, nanoseconds, modulo 2^64.
+    offset_nanos: u64,
     origin_unix: Duration,
     /// Present time set by a test, in nanoseconds from the origin of [`Instant`]; none if the clock
     /// shows the system's time.
@@ -25,7 +25,8 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         let origin_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { origin_nanos: monotonic_nanos(), origin_unix, driven: None }
+        let origin = Instant::ZERO + Self::HEAD_START;
+        Self { offset_nanos: origin.as_nanos().wrapping_sub(monotonic_nanos()), origin_unix, driven: None }
     }
 
     /// Creates a clock that shows the value of `nanos`, so that a test sets the time.
@@ -42,13 +43,18 @@ impl Clock {
         if let Some(nanos) = self.driven {
             return Instant::from_nanos(nanos.load(Relaxed));
         }
-        Instant::ZERO + Self::HEAD_START + self.uptime()
+        self.shown_by_system()
+    }
+
+    /// Listeners ask at every turn: one addition, without a duration in between.
+    fn shown_by_system(&self) -> Instant {
+        Instant::from_nanos(monotonic_nanos().wrapping_add(self.offset_nanos))
     }
 
     /// Time since the clock was started.
     #[must_use]
     pub fn uptime(&self) -> Duration {
-        Duration::from_nanos(monotonic_nanos().saturating_sub(self.origin_nanos))
+        self.shown_by_system().since(Instant::ZERO + Self::HEAD_START)
     }
 
     /// Wall time of `at`, as a duration since 1970.

@@ -15,6 +15,7 @@ use sherwood_wire::memcached::{
 
 use super::stats;
 use super::through::ClientWrite;
+use crate::backends::SharedStanding;
 use crate::clock::Moment;
 use crate::conversation::Wanted;
 use crate::counters::{Count, Counters};
@@ -38,6 +39,8 @@ pub(super) struct Session<'a> {
     pub(super) ended: &'a EndedOperations,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
+    /// The standing of keys that other nodes cache, too.
+    pub(super) standing: SharedStanding,
 }
 
 /// The next step of a connection after a command.
@@ -64,7 +67,8 @@ impl<'a> Session<'a> {
         received: Option<&'a Received>,
     ) -> Self {
         let (routing, counters) = (shared.service.routing(slot), shared.counters(thread, slot));
-        Self { shared, slot, routing, counters, ended: shared.ended(thread), received }
+        let (ended, standing) = (shared.ended(thread), shared.shared_standing());
+        Self { shared, slot, routing, counters, ended, received, standing }
     }
 }
 
@@ -79,7 +83,7 @@ impl Session<'_> {
         if let Some(after) = self.write_through(moment, &command, out) {
             return after;
         }
-        if self.routing.shares() && self.refuses(&command, out) {
+        if self.standing.refuses_changes && self.refuses(&command, out) {
             return AfterCommand::Continue;
         }
         let (answer, noreply) = match command {
@@ -134,11 +138,14 @@ impl Session<'_> {
         }
     }
 
-    /// Returns the target of a key and the key without its prefix; see [`Service::find`].
-    ///
-    /// [`Service::find`]: crate::Service::find
+    /// Returns the target of a key and the key without its prefix; none if no prefix matches. A
+    /// cached value that may not be trusted is dropped first.
     pub(super) fn find<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
-        self.shared.service.find(self.routing, key)
+        let (target, name) = self.routing.find(key)?;
+        if self.standing.doubts_values {
+            self.shared.service.drop_untrusted(target.partition, name);
+        }
+        Some((target, name))
     }
 
     fn store(&self, moment: Moment, storage: &Storage<'_>, work: &mut Work) -> &'static [u8] {

@@ -158,6 +158,7 @@ impl Conversation for Client {
             last: None,
             calls,
             received,
+            standing: shared.shared_standing(),
             exclusive: None,
         };
         let (consumed, next) = converse(&mut session, parser, input, output);
@@ -208,6 +209,7 @@ impl Conversation for Client {
             last: None,
             calls,
             received: None,
+            standing: shared.shared_standing(),
             exclusive,
         };
         session.resume(fetched, output);

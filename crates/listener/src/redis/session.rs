@@ -23,6 +23,7 @@ use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
 use super::through::untold;
 use super::unlocked::Unlocked;
+use crate::backends::SharedStanding;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::ended::EndedOperations;
@@ -56,6 +57,8 @@ pub(super) struct Session<'a> {
     pub(super) calls: &'a ThreadCalls,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
+    /// The standing of keys that other nodes cache, too.
+    pub(super) standing: SharedStanding,
     /// The locked keys of a transaction while it is executed.
     pub(super) exclusive: Option<Exclusive<'a>>,
 }
@@ -243,7 +246,7 @@ impl Session<'_> {
         }
         match self.write_through(command, args) {
             Some(result) => result,
-            None if self.routing().shares() && self.refuses(command, args) => Err(untold()),
+            None if self.standing.refuses_changes && self.refuses(command, args) => Err(untold()),
             None => (command.run)(self, args, out),
         }
     }
@@ -430,11 +433,20 @@ impl Session<'_> {
         self.peek_at(target.partition, name, &self.access(), |item| Old::of(item).map(read))?
     }
 
-    /// Drops the cached value of a key if it may not be trusted. A transaction, which holds locks
-    /// of the cache, has done so for its keys before.
+    /// Drops the cached value of a key if it may not be trusted.
+    #[inline]
     pub(super) fn drop_untrusted(&self, target: Target, name: &[u8]) {
+        if self.standing.doubts_values {
+            self.drop_doubted(target.partition, name);
+        }
+    }
+
+    /// Drops the cached value of a key that other nodes may have changed. A transaction, which holds
+    /// locks of the cache, has done so for its keys before.
+    #[cold]
+    fn drop_doubted(&self, partition: PartitionId, name: &[u8]) {
         if self.exclusive.is_none() {
-            self.shared.service.drop_untrusted(target, name);
+            self.shared.service.drop_untrusted(partition, name);
         }
     }
 

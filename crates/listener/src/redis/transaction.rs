@@ -28,8 +28,6 @@ use super::table::Command;
 use super::through::untold;
 use crate::backends::FetchResult;
 use crate::output::Output;
-use crate::routing::Routing;
-use crate::shared::Service;
 use crate::work::COMMAND_MAX;
 
 const EXEC_ABORT: Failure = Failure::text("EXECABORT Transaction discarded because of previous errors.");
@@ -56,7 +54,8 @@ struct Keys<'k> {
 impl<'k> Keys<'k> {
     /// Returns the keys of queued commands and the watched ones. Drops cached values that may not
     /// be trusted, before the locks are held.
-    fn of(service: &Service, routing: &Routing, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
+    fn of(session: &Session<'_>, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
+        let routing = session.routing();
         let mut keys = Self::default();
         for args in queue.iter() {
             let Some(command) = Command::of(args) else { continue };
@@ -65,7 +64,8 @@ impl<'k> Keys<'k> {
                 keys.flushed = routing.partitions();
             }
             for key in command.keys_of(args) {
-                let Some((target, name)) = service.find(routing, key) else { continue };
+                let Some((target, name)) = routing.find(key) else { continue };
+                session.drop_untrusted(target, name);
                 keys.all.push((target.partition, name));
                 if writes {
                     keys.written.push((target.partition, name));
@@ -265,8 +265,8 @@ impl<'a> Session<'a> {
     ) {
         let watched = std::mem::take(&mut self.client.watched);
         let received = self.received.take();
-        let keys = Keys::of(&self.shared.service, self.routing(), &transaction.queue, &watched);
-        if self.routing().shares() && transaction.queue.iter().any(|args| self.refuses_queued(args)) {
+        let keys = Keys::of(self, &transaction.queue, &watched);
+        if self.standing.refuses_changes && transaction.queue.iter().any(|args| self.refuses_queued(args)) {
             return reply::error(out, &untold().0);
         }
         self.exclusively(&keys, fetched, &mut |session| {

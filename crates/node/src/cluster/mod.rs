@@ -18,9 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use sherwood_config::ClusterSetup;
+use sherwood_listener::SharedStanding;
 use sherwood_model::{BackendId, Instant, SeededState};
 use sherwood_path::{
     ChangedKeys, PeerAction, PeerMessage, PeerOptions, PeerStanding, Peers, SharedChange, SharedValues,
+    WithoutBus,
 };
 use sherwood_process::clock::Clock;
 use sherwood_process::entropy::Entropy;
@@ -43,6 +45,10 @@ pub(crate) struct Cluster {
     peers: Mutex<Peers<Change>>,
     /// Trust in the cached values of each backend that is shared, by id.
     shared: Vec<Option<Arc<SharedValues>>>,
+    /// The shared backend whose values are the first that may not be trusted.
+    first_doubted: Option<Arc<SharedValues>>,
+    /// A shared backend whose changes are refused if those of any are.
+    bounded: Option<Arc<SharedValues>>,
     /// Wakes the bus, since something is to be sent.
     wake: Notify,
     pub(crate) counters: BusCounters,
@@ -61,6 +67,7 @@ impl Cluster {
             Some(Arc::new(SharedValues::new(terms, SeededState::new(entropy.draw()))))
         };
         let shared: Vec<_> = backends.iter().map(values).collect();
+        let is_bounded = |values: &Arc<SharedValues>| values.terms().without_bus == WithoutBus::Bounded;
         let options = PeerOptions::new(setup.node.clone(), setup.nodes.clone());
         let now = clock.now();
         let incarnation = u64::try_from(clock.unix(now).as_millis()).unwrap_or(u64::MAX);
@@ -69,6 +76,8 @@ impl Cluster {
             setup,
             clock,
             peers: Mutex::new(peers),
+            first_doubted: shared.iter().flatten().min_by_key(|values| values.terms().stale).cloned(),
+            bounded: shared.iter().flatten().find(|values| is_bounded(values)).cloned(),
             shared,
             wake: Notify::new(),
             counters: BusCounters::default(),
@@ -78,6 +87,17 @@ impl Cluster {
     /// Returns the trust in the cached values of a backend, if other nodes cache them, too.
     pub(crate) fn shared(&self, backend: BackendId) -> Option<&Arc<SharedValues>> {
         self.shared.get(backend.index())?.as_ref()
+    }
+
+    /// Returns what holds for all shared backends together.
+    pub(crate) fn shared_standing(&self) -> SharedStanding {
+        let Some(first) = &self.first_doubted else { return SharedStanding::default() };
+        let now = self.clock.now();
+        let refuses = |shared: &Arc<SharedValues>| shared.writes_from(now).is_some();
+        SharedStanding {
+            doubts_values: first.doubted(now).is_some(),
+            refuses_changes: self.bounded.as_ref().is_some_and(refuses),
+        }
     }
 
     /// The backends whose values other nodes cache, too.

@@ -9,7 +9,8 @@ use futures_util::future::{BoxFuture, ready};
 use sherwood_config::WriteThrough;
 use sherwood_dispatch::FetchError;
 use sherwood_listener::{
-    Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, StoreChange, StoreFailure,
+    Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, SharedStanding, StoreChange,
+    StoreFailure,
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
 use sherwood_path::{Change, Status, Write, WriteOptions, classify};
@@ -120,6 +121,10 @@ impl Backends for Behind {
 
     fn refuses_changes(&self, partition: PartitionId) -> bool {
         self.core.refuses_changes(self.core.names.partitions()[partition.index()].backend)
+    }
+
+    fn shared_standing(&self) -> SharedStanding {
+        self.core.cluster.as_ref().map_or(SharedStanding::default(), |cluster| cluster.shared_standing())
     }
 
     fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {

@@ -80,3 +80,22 @@ fn commands_that_change_no_value_are_not_announced_and_do_not_restore_trust() {
     // client changes its lifetime.
     eventually("the value is not trusted", || one(&mut at_b, "EXPIRE a 100") == ":0");
 }
+
+#[test]
+fn no_command_reads_a_value_that_is_not_trusted() {
+    let (mut bus, fake) = (Bus::start(), store());
+    let [a, b] = ["a", "b"].map(|node| Node::start(beside(of(node, &["a", "b"], &bus, &fake))).unwrap());
+    settled(&[&a, &b]);
+    let (mut memcached, mut redis) = (Client::connect(&b), redis(&b));
+    for key in ["get", "mg", "incr", "append", "add", "GET", "EXISTS", "APPEND", "EXEC", "last"] {
+        assert_eq!(one(&mut redis, &format!("SET {key} 1 NX")), "+OK");
+    }
+    memcached.send("get get\r\nmg mg v");
+    assert_eq!(memcached.lines(5), ["VALUE get 0 1", "1", "END", "VA 1", "1"]);
+    bus.kill();
+    eventually("the value stored last is not trusted", || one(&mut redis, "EXISTS last") == ":0");
+    memcached.send("get get\r\nmg mg v\r\nincr incr 1\r\nappend append 0 0 1\r\n2\r\nadd add 0 0 1\r\n2");
+    assert_eq!(memcached.lines(5), ["END", "EN", "NOT_FOUND", "NOT_STORED", "STORED"]);
+    redis.send("GET GET\r\nEXISTS EXISTS\r\nAPPEND APPEND 23\r\nMULTI\r\nGET EXEC\r\nEXEC");
+    assert_eq!(redis.lines(7), ["$-1", ":0", ":2", "+OK", "+QUEUED", "*1", "$-1"]);
+}
