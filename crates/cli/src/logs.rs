@@ -29,7 +29,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
     match std::env::var(VARIABLE) {
         Ok(text) => parsed(&text, level),
-        Err(VarError::NotPresent) => Ok(EnvFilter::new(level)),
+        Err(VarError::NotPresent) => Ok(usual(level)),
         Err(VarError::NotUnicode(text)) => Err(refusal(&text.to_string_lossy())),
     }
 }
@@ -38,7 +38,7 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Failure> {
 /// would take a misspelt level for the name of a module, log everything from it and nothing else.
 fn parsed(text: &str, level: &str) -> Result<EnvFilter, Failure> {
     if text.is_empty() {
-        return Ok(EnvFilter::new(level));
+        return Ok(usual(level));
     }
     let is_known = |word: &str| {
         let level = word.rsplit_once('=').map_or(word, |(_, level)| level).trim();
@@ -48,6 +48,12 @@ fn parsed(text: &str, level: &str) -> Result<EnvFilter, Failure> {
         Some(word) => Err(refusal(word)),
         None => EnvFilter::builder().parse(text).map_err(|_| refusal(text)),
     }
+}
+
+/// Returns the filter of a level without what a library says often. The client of the bus logs each
+/// attempt to connect; the node itself says that the connection is lost, and open again.
+fn usual(level: &str) -> EnvFilter {
+    EnvFilter::new(if level == "info" { "info,async_nats=warn" } else { level })
 }
 
 fn refusal(word: &str) -> Failure {
@@ -77,7 +83,7 @@ mod tests {
     #[test]
     fn global_and_module_log_levels_are_accepted() {
         let shown = |text| parsed(text, "info").map(|filter| filter.to_string()).ok();
-        assert_eq!(shown(""), Some("info".to_owned()));
+        assert_eq!(shown(""), Some("async_nats=warn,info".to_owned()));
         assert_eq!(shown("DEBUG"), Some("debug".to_owned()));
         assert_eq!(shown("warn,sherwood_node=trace"), Some("sherwood_node=trace,warn".to_owned()));
         assert_eq!(shown("off"), Some("off".to_owned()));
