@@ -165,8 +165,8 @@ pub trait Backends: Send + Sync {
         SharedStanding::default()
     }
 
-    /// Drops the cached value of a key if other nodes cache the partition, too, and their changes may
-    /// be missing, so that it may not be used.
+    /// Drops the cached value of a key if other nodes cache the partition, too, and their changes
+    /// may be missing, so that it may not be used.
     fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
         let _ = (partition, key);
     }

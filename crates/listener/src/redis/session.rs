@@ -441,8 +441,8 @@ impl Session<'_> {
         }
     }
 
-    /// Drops the cached value of a key that other nodes may have changed. A transaction, which holds
-    /// locks of the cache, has done so for its keys before.
+    /// Drops the cached value of a key that other nodes may have changed. A transaction, which
+    /// holds locks of the cache, has done so for its keys before.
     #[cold]
     fn drop_doubted(&self, partition: PartitionId, name: &[u8]) {
         if self.exclusive.is_none() {
