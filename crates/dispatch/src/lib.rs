@@ -28,6 +28,7 @@ mod fetch;
 mod health;
 mod holders;
 mod leased;
+mod log;
 mod options;
 mod peer_rates;
 mod probes;
@@ -50,6 +51,10 @@ pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
 pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
+pub use log::{
+    Acknowledge, BatchEnd, DuplicateState, Log, LogAction, LogCounts, LogEntry, LogOptions, LogRefused,
+    Marker,
+};
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use peer_rates::{
     PeerLoan, PeerNode, PeerRateOptions, PeerRates, RateAction, RateAmount, RateAsk, RateGrant, RatePart,

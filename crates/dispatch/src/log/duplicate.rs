@@ -1,0 +1,119 @@
+//! State of one duplicate: what it has applied, and whether it may be read.
+
+use sherwood_model::Instant;
+
+/// The record, kept at a duplicate beside its data, of the changes that it has. Later records are
+/// greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Marker {
+    /// The number of the process whose log wrote the record; later ones are greater.
+    pub epoch: u64,
+    /// Number of the last entry that was sent when the record was written, or after it, if there
+    /// were any.
+    pub sent: u64,
+    /// All entries up to this one are applied.
+    pub applied: u64,
+}
+
+/// The progress of a duplicate that was not lost sight of, or how it is found again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicateState {
+    /// Read and written.
+    Current,
+    /// Written, and read as soon as it has applied this entry.
+    Joining(u64),
+    /// Written, too far behind to be read.
+    Behind,
+    /// Filled from another duplicate; waits for one while there is none.
+    Copying {
+        /// The duplicate that is copied from; none while it waits.
+        from: Option<usize>,
+        /// All entries up to this one were applied there when the copy began; none if that one was
+        /// not read all the time since.
+        base: Option<u64>,
+    },
+    /// Without a connection. Commands that were sent over the last one may still be applied.
+    Lost,
+    /// Inspected; waits until the log of a new process is open.
+    Found,
+    /// Asked for its [`Marker`]; with true, for the second time, when nothing that was sent before
+    /// can be applied any more.
+    Inspected(bool),
+    /// Connected, and left alone until nothing that was sent before can be applied any more.
+    Landing,
+}
+
+impl DuplicateState {
+    /// Returns true if entries are sent to the duplicate.
+    pub(super) fn is_written(self) -> bool {
+        matches!(self, Self::Current | Self::Joining(_) | Self::Behind)
+    }
+
+    /// Returns true if an entry counts as settled only after the duplicate has applied it.
+    pub(super) fn holds_back(self) -> bool {
+        matches!(self, Self::Current | Self::Joining(_))
+    }
+}
+
+/// The state of one duplicate.
+#[derive(Clone, Debug)]
+pub(super) struct Duplicate {
+    pub(super) state: DuplicateState,
+    /// All entries up to this one are applied; 0 if nothing is known.
+    pub(super) applied: u64,
+    /// The last entry of the batch in flight; none without one.
+    pub(super) in_flight: Option<u64>,
+    /// The marker of the batch in flight.
+    pub(super) marking: Marker,
+    /// The marker that the duplicate has; none if it has none, or it is not known.
+    pub(super) marker: Option<Marker>,
+    /// The marker, if any, with which it was taken as complete when the log was opened; none once a
+    /// later one is known to be recorded.
+    pub(super) opened_with: Option<Option<Marker>>,
+    /// Time until which it is left alone; [`Instant::NEVER`] if it is not.
+    pub(super) due: Instant,
+    /// The last entry that was ever sent, and the one before the latest batch was.
+    pub(super) sent: (u64, u64),
+    /// The entries of its latest batch that it has refused whenever they were sent.
+    pub(super) refused: Vec<u64>,
+    /// True from the time that it has to be copied until it is.
+    pub(super) differs: bool,
+}
+
+impl Duplicate {
+    /// Creates a duplicate of which nothing is known.
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            state: DuplicateState::Lost,
+            applied: 0,
+            in_flight: None,
+            marking: Marker::default(),
+            marker: None,
+            opened_with: None,
+            due: now,
+            sent: (0, 0),
+            refused: Vec::new(),
+            differs: false,
+        }
+    }
+
+    /// Returns true if the duplicate may have applied an entry, for all that is known.
+    pub(super) fn may_have(&self, number: u64) -> bool {
+        let may_still_apply = self.in_flight.is_some_and(|last| number <= last);
+        may_still_apply || (number <= self.applied.max(self.sent.0) && !self.refused.contains(&number))
+    }
+
+    /// Notes that a batch up to an entry is sent.
+    pub(super) fn note_sent(&mut self, last: u64, marking: Marker) {
+        (self.in_flight, self.marking) = (Some(last), marking);
+        self.sent = (self.sent.0.max(last), self.sent.0);
+    }
+
+    /// Notes the entries of a batch that it has refused. It does not have those that it has refused
+    /// each time.
+    pub(super) fn note_refused(&mut self, refused: &[u64]) {
+        let before = std::mem::take(&mut self.refused);
+        let is_absent = |number: &&u64| **number > self.sent.1 || before.contains(*number);
+        self.refused = refused.iter().filter(is_absent).copied().collect();
+    }
+}

@@ -1,0 +1,381 @@
+//! The log of one partition of a logical store: the order of its changes, at all duplicates.
+//!
+//! ```text
+//!   append ─▶ Entries ──batch, one in flight──▶ Duplicate 0: current   read and written
+//!               │                               Duplicate 1: behind    written until it has all
+//!               │                               Duplicate 2: lost ─▶ inspected ─▶ behind or copied
+//!               ├── applied by enough of them: acknowledged
+//!               └── applied by all that are read: settled
+//! ```
+
+mod duplicate;
+mod entries;
+mod repair;
+mod sending;
+
+use std::collections::VecDeque;
+use std::hash::Hash;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use sherwood_model::{Instant, SeededState};
+use thiserror::Error;
+
+use duplicate::Duplicate;
+pub use duplicate::{DuplicateState, Marker};
+use entries::Entries;
+pub use entries::LogEntry;
+
+/// Upper bound of the entries of a batch, which is also how far a duplicate may be behind the last
+/// entry when it begins to be read again.
+const BATCH_ENTRIES_MAX: usize = 64;
+
+/// Bounds and times of a [`Log`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Number of duplicates, at least 1.
+    pub duplicates: usize,
+    /// Number of duplicates that must have applied an entry before it is acknowledged.
+    pub acknowledge: Acknowledge,
+    /// Upper bound of the entries, at least 1.
+    pub entries_max: usize,
+    /// Upper bound of the bytes of all entries.
+    pub bytes_max: u64,
+    /// Age of an entry at which a duplicate that has not applied it is not read any more.
+    pub lag_max: Duration,
+    /// Time for which a server that answers again may still apply what was sent to it before.
+    pub landing: Duration,
+    /// Time between attempts at a duplicate that refuses a change, or cannot be reached.
+    pub retry: Duration,
+    /// Longest wait of a new process for the duplicates that it cannot reach, before it relies on
+    /// the others.
+    pub start_max: Duration,
+}
+
+/// The number of duplicates that must have made a write before the write is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// At least one of them.
+    First,
+    /// More than half of all, whether they are read or not.
+    Majority,
+    /// All that are read.
+    #[default]
+    All,
+}
+
+/// An instruction to the driver. Those about one duplicate are carried out in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogAction<K, E> {
+    /// Record the marker at a duplicate and then make the changes, in their order and over the one
+    /// connection that [`Inspect`](Self::Inspect) opened. Report with [`Log::handle_applied`].
+    Apply {
+        /// The duplicate to write to.
+        duplicate: usize,
+        /// The marker to record before the changes.
+        marker: Marker,
+        /// The changes; none if only the marker is to be recorded.
+        entries: Vec<LogEntry<K, E>>,
+    },
+    /// Open a new connection in place of an earlier one, and read the marker. Report with
+    /// [`Log::handle_inspected`].
+    Inspect(usize),
+    /// Remove the marker of the duplicate `to`, and then make its contents equal to those of
+    /// `from`. Report with [`Log::handle_copied`].
+    Copy {
+        /// The duplicate to read from.
+        from: usize,
+        /// The duplicate to fill.
+        to: usize,
+    },
+    /// Send reads to a duplicate, or no longer.
+    Read {
+        /// The duplicate.
+        duplicate: usize,
+        /// All entries up to this one are applied there; none if it is not to be read.
+        applied: Option<u64>,
+    },
+    /// Tell the client that its entry is applied by enough duplicates; with false, that it was
+    /// refused and takes no effect.
+    Acknowledge(u64, bool),
+    /// All duplicates that are read have applied the entry, which is the last of its key.
+    Settle(LogEntry<K, E>),
+}
+
+/// The end of a batch of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchEnd<'a> {
+    /// All changes are made, but for those that the duplicate has refused for good or for now:
+    /// their numbers, in order.
+    Answered(&'a [u64]),
+    /// The connection has ended. All changes up to this number are made, 0 if none is known to be.
+    Broken(u64),
+}
+
+/// The reason why an entry was not appended; nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LogRefused {
+    /// Not enough duplicates have been reached since the start.
+    #[error(
+        "the duplicates of the partition have not been reached since the start; nothing was sent, write again later"
+    )]
+    NotOpen,
+    /// The log has no room, since the duplicates that are read have not applied its entries.
+    #[error(
+        "the log of the partition is full, with {entries} entries of {bytes} bytes; nothing was sent, write again later"
+    )]
+    Full {
+        /// Number of entries.
+        entries: usize,
+        /// Bytes of all entries.
+        bytes: u64,
+    },
+}
+
+/// Counts of a [`Log`] since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Entries that had no room.
+    pub refused: u64,
+    /// Times that a duplicate was found to differ by more than entries that the log has.
+    pub differs: u64,
+    /// Times that a duplicate was repaired, by replay or by copy, and read again.
+    pub repaired: u64,
+}
+
+/// The log of one partition of a logical store, whose duplicates are unmodified stores.
+///
+/// It numbers the changes of the partition and has all duplicates make them in this order. Each
+/// duplicate has one connection with one batch in flight, so that no change overtakes another.
+///
+/// # What it guarantees
+/// - An entry is acknowledged once, after all before it, when the duplicates that
+///   [`Acknowledge`] names have applied it.
+/// - A duplicate that is read has applied every entry up to the number last reported for it, and
+///   none out of order since it was first read: a connection that breaks ends its reads. It returns
+///   after it has applied again, in order, what it may lack. Until then the entries it needs are
+///   kept, unless they do not fit; then it is filled by a copy.
+/// - After [`LogAction::Settle`] every read of the key at a duplicate returns that entry's value or
+///   a later one.
+///
+/// A server that answers over a new connection may still hold commands of the old one, which would
+/// undo later changes. So nothing is sent for [`LogOptions::landing`] after its first answer.
+///
+/// # Inputs, outputs, wake-ups
+/// - Inputs: [`append`](Self::append), the `handle_` functions in any order.
+/// - Outputs: after every input, [`poll_action`](Self::poll_action) until it returns none.
+/// - Wake-ups: [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout).
+///
+/// # Complexity and memory
+/// Each entry is handled once for each duplicate, beside the constant work of an input, which is
+/// linear in the duplicates. At most [`LogOptions::entries_max`] entries are held, and copies of at
+/// most [`BATCH_ENTRIES_MAX`] for each duplicate in actions.
+#[derive(Clone, Debug)]
+pub struct Log<K, E> {
+    options: LogOptions,
+    /// The number of this process.
+    epoch: u64,
+    started: Instant,
+    /// The number of the last entry when the log was opened, and the marker of duplicates that have
+    /// all entries up to it.
+    base: (u64, Option<Marker>),
+    /// False until the number of the next entry is known.
+    is_open: bool,
+    entries: Entries<K, E>,
+    duplicates: Vec<Duplicate>,
+    /// All entries up to this one are acknowledged or refused.
+    acknowledged: u64,
+    /// All duplicates that are read have applied the entries up to this one.
+    settled: u64,
+    /// Keys with an entry that is not settled, and the number of their last one.
+    unsettled: HashMap<K, u64, SeededState>,
+    actions: VecDeque<LogAction<K, E>>,
+    counts: LogCounts,
+}
+
+impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
+    /// Creates a log at the start of its process, whose number `epoch` is greater than that of each
+    /// process before. It takes no entries before the duplicates have been inspected.
+    #[must_use]
+    pub fn new(options: LogOptions, epoch: u64, now: Instant, hash: SeededState) -> Self {
+        let mut log = Self {
+            options,
+            epoch,
+            started: now,
+            base: (0, None),
+            is_open: false,
+            entries: Entries::new(options.entries_max, options.bytes_max),
+            duplicates: vec![Duplicate::new(now); options.duplicates],
+            acknowledged: 0,
+            settled: 0,
+            unsettled: HashMap::with_hasher(hash),
+            actions: VecDeque::new(),
+            counts: LogCounts::default(),
+        };
+        log.handle_timeout(now);
+        log
+    }
+
+    /// Appends a change of `bytes` bytes and returns its number.
+    ///
+    /// # Errors
+    /// If the log has no room or is not open. Nothing follows then.
+    pub fn append(&mut self, now: Instant, key: K, change: E, bytes: u64) -> Result<u64, LogRefused> {
+        if !self.is_open {
+            return Err(LogRefused::NotOpen);
+        }
+        if !self.entries.fits(bytes, self.droppable()) {
+            self.counts.refused += 1;
+            return Err(LogRefused::Full { entries: self.entries.len(), bytes: self.entries.bytes() });
+        }
+        let number = self.entries.append(now, key.clone(), change, bytes);
+        self.unsettled.insert(key, number);
+        self.send_to_all(now);
+        Ok(number)
+    }
+
+    /// Takes the end of a batch. Ignored if none is in flight.
+    pub fn handle_applied(&mut self, now: Instant, duplicate: usize, end: BatchEnd<'_>) {
+        let one = &mut self.duplicates[duplicate];
+        let Some(last) = one.in_flight.take() else { return };
+        let made = match end {
+            BatchEnd::Answered(refused) => refused.first().map_or(last, |first| first - 1),
+            BatchEnd::Broken(made) => made,
+        };
+        if one.state.is_written() {
+            one.applied = one.applied.max(made);
+        }
+        match end {
+            BatchEnd::Broken(_) => self.lose(duplicate),
+            BatchEnd::Answered(refused) => {
+                (one.marker, one.opened_with) = (Some(one.marking), None);
+                if one.state.is_written() && !refused.is_empty() {
+                    self.take_refusal(now, duplicate, refused);
+                }
+            }
+        }
+        let one = &self.duplicates[duplicate];
+        if one.state == DuplicateState::Current {
+            self.actions.push_back(LogAction::Read { duplicate, applied: Some(one.applied) });
+        }
+        self.advance(now);
+    }
+
+    /// Takes in that the connection of a duplicate has ended while nothing was in flight.
+    pub fn handle_broken(&mut self, now: Instant, duplicate: usize) {
+        use DuplicateState::{Copying, Found};
+        let state = self.duplicates[duplicate].state;
+        if state.is_written() || matches!(state, Found | Copying { .. }) {
+            self.lose(duplicate);
+            self.advance(now);
+        }
+    }
+
+    /// Takes the marker of a duplicate, none if it has none, or the failure of the inspection.
+    pub fn handle_inspected(&mut self, now: Instant, duplicate: usize, marker: Result<Option<Marker>, ()>) {
+        let one = &mut self.duplicates[duplicate];
+        let DuplicateState::Inspected(has_landed) = one.state else { return };
+        match marker {
+            Err(()) => (one.state, one.due) = (DuplicateState::Lost, now + self.options.retry),
+            Ok(_) if !has_landed => {
+                (one.state, one.due) = (DuplicateState::Landing, now + self.options.landing);
+            }
+            Ok(marker) => {
+                one.marker = marker;
+                (one.state, one.due) = (DuplicateState::Found, Instant::NEVER);
+                if self.is_open {
+                    self.resume(duplicate);
+                }
+            }
+        }
+        self.open_if_ready(now);
+        self.advance(now);
+    }
+
+    /// Takes the end of a copy; false if it has failed.
+    pub fn handle_copied(&mut self, now: Instant, duplicate: usize, is_done: bool) {
+        let one = &mut self.duplicates[duplicate];
+        let DuplicateState::Copying { from: Some(_), base } = one.state else { return };
+        match base.filter(|base| is_done && base + 1 >= self.entries.first()) {
+            Some(base) => {
+                (one.applied, one.state) = (base, DuplicateState::Behind);
+                (one.marker, one.differs) = (None, false);
+                // The source went on meanwhile, so that the copy may have later entries, too.
+                one.sent.0 = one.sent.0.max(self.entries.last());
+                one.refused.clear();
+            }
+            None => {
+                one.state = DuplicateState::Copying { from: None, base: None };
+                one.due = now + self.options.retry;
+            }
+        }
+        self.advance(now);
+    }
+
+    /// Does what is due: inspections, further attempts, and the end of reads at duplicates that are
+    /// too far behind.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        for duplicate in 0..self.duplicates.len() {
+            let one = &mut self.duplicates[duplicate];
+            match one.state {
+                DuplicateState::Lost if one.due <= now => self.inspect(duplicate, false),
+                DuplicateState::Landing if one.due <= now => self.inspect(duplicate, true),
+                DuplicateState::Behind | DuplicateState::Copying { from: None, .. } if one.due <= now => {
+                    one.due = Instant::NEVER;
+                }
+                _ => {}
+            }
+        }
+        self.open_if_ready(now);
+        self.advance(now);
+    }
+
+    /// Returns the time to call [`handle_timeout`](Self::handle_timeout); none while nothing will
+    /// be due.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let start = (!self.is_open).then(|| self.started + self.options.start_max);
+        let start = start.filter(|_| self.duplicates.iter().any(|one| one.state == DuplicateState::Found));
+        let due = self.duplicates.iter().enumerate().filter_map(|(duplicate, one)| match one.state {
+            state if state.holds_back() && self.others_are_current(duplicate) => self.lags_from(duplicate),
+            _ => Some(one.due).filter(|due| *due < Instant::NEVER),
+        });
+        due.chain(start).min()
+    }
+
+    /// Returns the next action for the driver; none until the next input.
+    pub fn poll_action(&mut self) -> Option<LogAction<K, E>> {
+        self.actions.pop_front()
+    }
+
+    /// Returns the number of the last entry of a key that is not settled. A read of the key returns
+    /// the value of that entry or of one before; one that must not is sent to a duplicate that has
+    /// applied it.
+    #[must_use]
+    pub fn unsettled(&self, key: &K) -> Option<u64> {
+        self.unsettled.get(key).copied()
+    }
+
+    /// Number of the last entry; 0 before the first.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.entries.last()
+    }
+
+    /// Returns the state of each duplicate, with the number of entries that it has not applied.
+    pub fn standing(&self) -> impl Iterator<Item = (DuplicateState, u64)> + '_ {
+        self.duplicates.iter().map(|one| (one.state, self.entries.last().saturating_sub(one.applied)))
+    }
+
+    /// Returns the entries held, and their bytes.
+    #[must_use]
+    pub fn held(&self) -> (usize, u64) {
+        (self.entries.len(), self.entries.bytes())
+    }
+
+    /// Counts since the start.
+    #[must_use]
+    pub fn counts(&self) -> LogCounts {
+        self.counts
+    }
+}
