@@ -12,6 +12,8 @@ mod duplicate;
 mod entries;
 mod repair;
 mod sending;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::hash::Hash;

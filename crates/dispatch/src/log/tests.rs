@@ -1,0 +1,156 @@
+//! Logs and their duplicates: one step at a time, and under faults.
+
+mod simulation;
+
+use super::*;
+
+const AT: Instant = Instant::from_secs(1);
+const OPTIONS: LogOptions = LogOptions {
+    duplicates: 2,
+    acknowledge: Acknowledge::All,
+    entries_max: 4,
+    bytes_max: 1_000,
+    lag_max: Duration::from_millis(50),
+    landing: Duration::from_millis(20),
+    retry: Duration::from_millis(30),
+    start_max: Duration::from_millis(100),
+};
+
+type Actions = Vec<LogAction<&'static str, u32>>;
+
+fn actions(log: &mut Log<&'static str, u32>) -> Actions {
+    std::iter::from_fn(|| log.poll_action()).collect()
+}
+
+/// Creates a log and has its duplicates inspected twice, with these markers.
+fn opened(options: LogOptions, markers: &[Option<Marker>]) -> (Log<&'static str, u32>, Instant) {
+    let mut log = Log::new(options, 7, AT, SeededState::new(1));
+    let landed = AT + options.landing;
+    for now in [AT, landed] {
+        log.handle_timeout(now);
+        markers.iter().enumerate().for_each(|(one, marker)| log.handle_inspected(now, one, Ok(*marker)));
+    }
+    (log, landed)
+}
+
+/// Completes every batch that a log wants sent, until none is left. Returns the other actions.
+fn complete(log: &mut Log<&'static str, u32>, now: Instant) -> Actions {
+    let mut others = Vec::new();
+    while let Some(action) = log.poll_action() {
+        match action {
+            LogAction::Apply { duplicate, .. } => log.handle_applied(now, duplicate, BatchEnd::Answered(&[])),
+            other => others.push(other),
+        }
+    }
+    others
+}
+
+fn marker(sent: u64, applied: u64) -> Option<Marker> {
+    Some(Marker { epoch: 3, sent, applied })
+}
+
+fn states(log: &Log<&'static str, u32>) -> Vec<DuplicateState> {
+    log.standing().map(|(state, _)| state).collect()
+}
+
+#[test]
+fn new_duplicates_are_read_and_entries_acknowledged_when_all_have_them() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    assert_eq!(states(&log), [DuplicateState::Current; 2]);
+    assert_eq!((log.append(now, "a", 5, 1), log.append(now, "a", 6, 1)), (Ok(1), Ok(2)));
+    let sent: Vec<_> = actions(&mut log);
+    let [LogAction::Apply { duplicate: 0, entries, .. }, LogAction::Apply { duplicate: 1, .. }] = &sent[..]
+    else {
+        panic!("{sent:?}");
+    };
+    assert_eq!(entries[..], [LogEntry { number: 1, key: "a", change: 5 }]);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert!(!actions(&mut log).contains(&LogAction::Acknowledge(1, true)));
+    assert_eq!(log.unsettled(&"a"), Some(2));
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    let ends = complete(&mut log, now);
+    let acknowledged = ends.iter().filter(|action| matches!(action, LogAction::Acknowledge(..)));
+    assert!(acknowledged.eq([&LogAction::Acknowledge(1, true), &LogAction::Acknowledge(2, true)]));
+    let settled = LogAction::Settle(LogEntry { number: 2, key: "a", change: 6 });
+    assert_eq!((ends.contains(&settled), log.unsettled(&"a")), (true, None));
+}
+
+#[test]
+fn nothing_is_sent_to_a_server_that_answers_again_before_older_commands_have_landed() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    actions(&mut log);
+    log.handle_applied(now, 1, BatchEnd::Broken(0));
+    let lost = [LogAction::Read { duplicate: 1, applied: None }, LogAction::Inspect(1)];
+    assert_eq!(actions(&mut log), lost);
+    log.handle_inspected(now, 1, Ok(marker(0, 0)));
+    assert_eq!((actions(&mut log), log.next_timeout()), (vec![], Some(now + OPTIONS.landing)));
+    log.handle_timeout(now + OPTIONS.landing);
+    assert_eq!(actions(&mut log), [LogAction::Inspect(1)]);
+}
+
+#[test]
+fn process_that_starts_goes_on_from_the_duplicate_that_is_furthest_ahead() {
+    let (mut log, now) = opened(OPTIONS, &[marker(9, 9), marker(12, 10)]);
+    assert!(complete(&mut log, now).contains(&LogAction::Copy { from: 1, to: 0 }));
+    assert_eq!(log.append(now, "a", 1, 1), Ok(13));
+    log.handle_copied(now, 0, true);
+    complete(&mut log, now);
+    assert_eq!((states(&log), log.last()), (vec![DuplicateState::Current; 2], 13));
+}
+
+#[test]
+fn duplicate_of_an_earlier_process_that_appears_late_is_copied_although_the_log_has_its_numbers() {
+    let mut log = Log::new(OPTIONS, 7, AT, SeededState::new(1));
+    for now in [AT, AT + OPTIONS.landing] {
+        log.handle_timeout(now);
+        log.handle_inspected(now, 0, Ok(marker(10, 10)));
+    }
+    let now = AT + OPTIONS.start_max;
+    log.handle_timeout(now);
+    for key in ["a", "b", "c"] {
+        log.append(now, key, 1, 1).unwrap();
+        complete(&mut log, now);
+    }
+    log.handle_inspected(now, 1, Ok(marker(12, 10)));
+    log.handle_timeout(now + OPTIONS.landing);
+    log.handle_inspected(now, 1, Ok(marker(12, 10)));
+    assert!(complete(&mut log, now).contains(&LogAction::Copy { from: 0, to: 1 }));
+}
+
+#[test]
+fn log_without_room_refuses_entries_while_a_duplicate_that_is_read_lacks_them() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    for number in 1..=4 {
+        assert_eq!(log.append(now, "a", 1, 250), Ok(number));
+    }
+    assert_eq!(log.append(now, "a", 1, 1), Err(LogRefused::Full { entries: 4, bytes: 1_000 }));
+    assert_eq!(log.counts().refused, 1);
+    // The first is not read any more once it lags, and does not hold up the log then.
+    actions(&mut log);
+    log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    complete(&mut log, now);
+    assert_eq!(log.next_timeout(), Some(now + OPTIONS.lag_max));
+    log.handle_timeout(now + OPTIONS.lag_max);
+    assert_eq!(states(&log)[0], DuplicateState::Behind);
+    assert_eq!(log.append(now, "a", 1, 250), Ok(5));
+}
+
+#[test]
+fn change_that_every_duplicate_refuses_takes_no_effect() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    actions(&mut log);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[1]));
+    assert_eq!(states(&log), [DuplicateState::Behind, DuplicateState::Current]);
+    log.handle_applied(now, 1, BatchEnd::Answered(&[1]));
+    let ends = complete(&mut log, now);
+    assert!(ends.contains(&LogAction::Acknowledge(1, false)), "{ends:?}");
+    assert_eq!((states(&log), log.unsettled(&"a")), (vec![DuplicateState::Current; 2], None));
+    assert!(!ends.iter().any(|action| matches!(action, LogAction::Copy { .. })), "{ends:?}");
+}
