@@ -35,6 +35,7 @@ mod policy;
 pub mod replication;
 mod request_log;
 mod share;
+pub mod slo;
 mod tax;
 pub mod tenants;
 mod two_levels;
