@@ -29,6 +29,7 @@ mod logs;
 mod man;
 mod mrc;
 mod out;
+mod plan;
 mod policy;
 mod ready;
 mod serve;
@@ -71,6 +72,8 @@ enum Command {
     Load(Box<load::LoadArgs>),
     /// Draws the miss ratio curve of a trace
     Mrc(mrc::Args),
+    /// Plans nodes for an objective, from a model
+    Plan(plan::Args),
     /// Asks a policy between tenants how it would divide cache and units
     Policy(policy::Args),
     /// Shows how a node divides cache and units among its tenants
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Mrc(args) => mrc::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Tenants(args) => tenants::run(&args),
         Command::Top(args) => top::run(&args),

@@ -18,6 +18,8 @@ fn help_of_every_command_matches_its_snapshot() {
     insta::assert_snapshot!("demo", help(&["demo"]));
     insta::assert_snapshot!("load", help(&["load"]));
     insta::assert_snapshot!("mrc", help(&["mrc"]));
+    insta::assert_snapshot!("plan", help(&["plan"]));
+    insta::assert_snapshot!("plan-slo", help(&["plan", "slo"]));
     insta::assert_snapshot!("policy", help(&["policy"]));
     insta::assert_snapshot!("policy-allocate", help(&["policy", "allocate"]));
     insta::assert_snapshot!("tenants", help(&["tenants"]));
