@@ -171,7 +171,7 @@ pub struct LogCounts {
 /// # Complexity and memory
 /// Each entry is handled once for each duplicate, beside the constant work of an input, which is
 /// linear in the duplicates. At most [`LogOptions::entries_max`] entries are held, and copies of at
-/// most [`BATCH_ENTRIES_MAX`] for each duplicate in actions.
+/// most 64 for each duplicate in actions.
 #[derive(Clone, Debug)]
 pub struct Log<K, E> {
     options: LogOptions,
