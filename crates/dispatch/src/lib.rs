@@ -15,6 +15,7 @@
 //! It has no socket, clock, thread or entropy. A driver passes it inputs (`handle_*`), carries out
 //! its [`Action`]s, and calls it at [`Dispatch::next_timeout`].
 
+mod acknowledge;
 mod action;
 mod connections;
 mod dispatch;
@@ -45,6 +46,7 @@ mod tier_meter;
 mod tier_queue;
 mod waiters;
 
+pub use acknowledge::Acknowledge;
 pub use action::{Action, AttemptId, CancelReason, Failure, FailureKind, LeaseId, Reply};
 pub use connections::{ConnectionAction, ConnectionId};
 pub use dispatch::{CallOrigin, Dispatch, NewDelivery};
@@ -52,8 +54,7 @@ pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
 pub use log::{
-    Acknowledge, BatchEnd, DuplicateState, Log, LogAction, LogCounts, LogEntry, LogOptions, LogRefused,
-    Marker,
+    BatchEnd, DuplicateState, Log, LogAction, LogCounts, LogEntry, LogOptions, LogRefused, Marker,
 };
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use peer_rates::{

@@ -73,8 +73,8 @@ mod revalidation;
 
 pub use answer::{Answer, LatencyGroup, Status};
 pub use backend::{
-    Acknowledge, Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, FetchKey,
-    FillCounts, Holdings, Invalidation, Placement, Units, Write, WriteOptions, WriteOrder, WriteTo,
+    Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, FetchKey, FillCounts,
+    Holdings, Invalidation, Placement, Units, Write, WriteOptions, WriteOrder, WriteTo,
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
@@ -84,4 +84,5 @@ pub use peers::{
 };
 pub use query::{Query, QueryFetch, Slot, classify};
 pub use request::Request;
+pub use sherwood_dispatch::Acknowledge;
 pub use sherwood_model::DemandCounts;

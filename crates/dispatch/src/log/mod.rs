@@ -23,6 +23,7 @@ use hashbrown::HashMap;
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
+use crate::Acknowledge;
 use duplicate::Duplicate;
 pub use duplicate::{DuplicateState, Marker};
 use entries::Entries;
@@ -52,18 +53,6 @@ pub struct LogOptions {
     /// Longest wait of a new process for the duplicates that it cannot reach, before it relies on
     /// the others.
     pub start_max: Duration,
-}
-
-/// The number of duplicates that must have made a write before the write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acknowledge {
-    /// At least one of them.
-    First,
-    /// More than half of all, whether they are read or not.
-    Majority,
-    /// All that are read.
-    #[default]
-    All,
 }
 
 /// An instruction to the driver. Those about one duplicate are carried out in their order.

@@ -4,8 +4,10 @@ use std::hash::Hash;
 
 use sherwood_model::Instant;
 
+use crate::Acknowledge;
+
 use super::duplicate::{DuplicateState, Marker};
-use super::{Acknowledge, BATCH_ENTRIES_MAX, Log, LogAction, LogEntry};
+use super::{BATCH_ENTRIES_MAX, Log, LogAction, LogEntry};
 
 impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Draws the conclusions from any input.
@@ -54,7 +56,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let Some(furthest) = current().map(|one| one.applied).max() else { return };
         let until = match self.options.acknowledge {
             Acknowledge::First => furthest,
-            Acknowledge::Majority => self.applied_by(self.duplicates.len() / 2 + 1).min(furthest),
+            Acknowledge::Majority => {
+                self.applied_by(Acknowledge::Majority.needed(self.duplicates.len())).min(furthest)
+            }
             Acknowledge::All => current().map(|one| one.applied).min().unwrap_or(0),
         };
         for number in self.acknowledged + 1..=until {

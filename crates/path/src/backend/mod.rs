@@ -28,7 +28,7 @@ use sherwood_model::{
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
-pub use options::{Acknowledge, BackendOptions, Placement, WriteTo};
+pub use options::{BackendOptions, Placement, WriteTo};
 pub use rates::{BackendUse, CallCost, Units};
 
 use crate::fences::{Fences, Lifted};

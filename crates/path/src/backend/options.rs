@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sherwood_dispatch::{Holders, Options};
+use sherwood_dispatch::{Acknowledge, Holders, Options};
 use sherwood_model::{Instant, PartitionId, ReplicaId};
 
 use super::rates::Units;
@@ -37,6 +37,11 @@ pub struct BackendOptions {
     /// The replicas, among those that have a key, that its writes are sent to.
     pub write_to: WriteTo,
     /// The number of replicas that must have made a write before it is acknowledged.
+    ///
+    /// After the acknowledgement, the write continues until every replica has answered or the
+    /// timeout has passed. Until then, its key is read from the replica that acknowledged it last.
+    /// A replica at which the write fails keeps the older value, which later reads may return; so
+    /// with [`Acknowledge::First`] and [`Acknowledge::Majority`] such replicas must be repaired.
     pub acknowledge: Acknowledge,
     /// Time after an acknowledged write, or another change of the store, during which a fetch may
     /// still return the value before it, as from a replica that lags.
@@ -79,35 +84,6 @@ impl Placement {
         match self {
             Self::All => Holders::All,
             Self::ByKey(holders) => holders(key),
-        }
-    }
-}
-
-/// The number of replicas that must have made a write before the write is acknowledged.
-///
-/// After the acknowledgement, the write continues until every replica has answered or the timeout
-/// has passed. Until then, its key is read from the replica that acknowledged it last. A replica at
-/// which the write fails keeps the older value, which later reads may return; so with `First` and
-/// `Majority` such replicas must be repaired.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acknowledge {
-    /// At least one replica has made the write.
-    First,
-    /// More than half of the replicas have made the write.
-    Majority,
-    /// Every replica has answered; the write is acknowledged when it ends.
-    #[default]
-    All,
-}
-
-impl Acknowledge {
-    /// Returns the number of replicas that must have made a write before it is acknowledged, if it
-    /// is sent to `written` replicas.
-    pub(super) fn needed(self, written: usize) -> usize {
-        match self {
-            Self::First => 1,
-            Self::Majority => written / 2 + 1,
-            Self::All => written,
         }
     }
 }

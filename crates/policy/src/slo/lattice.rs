@@ -86,11 +86,6 @@ impl Lattice {
         self.step_ms
     }
 
-    /// The time up to which the grid goes.
-    pub(super) fn bound_ms(&self) -> f64 {
-        (self.shares.len() - 1) as f64 * self.step_ms
-    }
-
     /// Returns the distribution of the sum of `count` (at least 1) such times.
     pub(super) fn times(&self, count: u32) -> Self {
         let (mut sum, mut power, mut left) = (None::<Self>, self.clone(), count);

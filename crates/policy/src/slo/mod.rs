@@ -101,7 +101,7 @@ pub fn predict(times: &ServiceTimes, objective: &Objective, plan: &StorePlan) ->
         let utilisation = utilisation(times, objective, plan, f64::from(plan.asked));
         return PlanFigures { utilisation: utilisation.max(1.0), service_level: 0.0, extra_load_ratio: 0.0 };
     };
-    let access = loaded.first_answer(times, objective, plan);
+    let access = loaded.first_answer(objective, plan);
     let service_level = match objective.composition {
         Composition::Parallel => {
             let each = access.share_within(objective.bound_ms);
@@ -132,12 +132,13 @@ struct Loaded {
     utilisation: f64,
     /// Attempts for each access.
     copies: f64,
+    service: Lattice,
     response: Lattice,
 }
 
 impl Loaded {
     /// Returns the times of accesses, each of which ends with the first answer.
-    fn first_answer(&self, times: &ServiceTimes, objective: &Objective, plan: &StorePlan) -> Lattice {
+    fn first_answer(&self, objective: &Objective, plan: &StorePlan) -> Lattice {
         let step_ms = self.response.step_ms();
         let alone = self.response.map_longer(|step, longer| {
             let hedged = plan
@@ -148,18 +149,17 @@ impl Loaded {
         if plan.asked == 1 {
             return alone;
         }
-        self.first_of_all(times, objective, plan)
+        self.first_of_all(objective, plan)
     }
 
     /// Returns the times of accesses that ask all duplicates. These get the same accesses, so they
     /// wait at the same time, for services that are independent: a sequence of accesses is played,
     /// and the distribution of what is left to do at a duplicate computed before each of them.
-    fn first_of_all(&self, times: &ServiceTimes, objective: &Objective, plan: &StorePlan) -> Lattice {
+    fn first_of_all(&self, objective: &Objective, plan: &StorePlan) -> Lattice {
         let rate_per_ms = objective.rate_per_s / 1e3 / f64::from(plan.partitions);
-        let service = Lattice::of(times, self.response.bound_ms(), STEPS_TOGETHER);
         let (mut response, mut means) = (self.response.clone(), vec![[0.0; 3]; STEPS_TOGETHER + 1]);
         for share in shuffled_shares() {
-            response = response.whole().less(-libm::log(1.0 - share) / rate_per_ms).plus(&service);
+            response = response.whole().less(-libm::log(1.0 - share) / rate_per_ms).plus(&self.service);
             let mut within = 0.0;
             for ([of_one, of_others, of_all], share) in means.iter_mut().zip(response.shares()) {
                 within += share;
@@ -215,7 +215,7 @@ fn loaded(times: &ServiceTimes, objective: &Objective, plan: &StorePlan) -> Opti
         let next = f64::from(plan.asked) + hedged;
         // More copies make more of them late: the sum rises to its limit, or beyond capacity.
         if next - copies < 1e-4 {
-            return Some(Loaded { utilisation, copies, response });
+            return Some(Loaded { utilisation, copies, service, response });
         }
         copies = next;
     }
