@@ -75,6 +75,8 @@ pub enum CancelReason {
     Timeout,
     /// Another attempt of the fetch has answered.
     Answered,
+    /// The replica is not read any more, since it may have older values than others.
+    Outdated,
 }
 
 /// The id of one attempt, which is one call to one replica of one backend. The id becomes invalid

@@ -1,8 +1,9 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
-//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `leases` the
+//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `applied` replicas that lag, `leases` the
 //! replica slots that clients hold, `connections` those of several replicas together, `tenants` the
 //! rates of tenants.
 
+mod applied;
 mod attempts;
 mod connections;
 mod fetches;
@@ -75,7 +76,7 @@ use sherwood_model::Percent;
 ///   [`handle_timeout`](Self::handle_timeout), [`invalidate`](Self::invalidate),
 ///   [`begin_wait`](Self::begin_wait), [`handle_turn`](Self::handle_turn),
 ///   [`charge`](Self::charge), [`set_rates`](Self::set_rates),
-///   [`note_applied`](Self::note_applied), [`connect`](Self::connect), [`ask`](Self::ask),
+///   [`set_applied`](Self::set_applied), [`connect`](Self::connect), [`ask`](Self::ask),
 ///   [`end_call`](Self::end_call), [`disconnect`](Self::disconnect),
 ///   [`invalidate_where`](Self::invalidate_where) and [`restart_ramp`](Self::restart_ramp). They
 ///   may come in any order. Replies and probes may be late, repeated or missing.
@@ -374,16 +375,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.advance(now);
         if let Some(replica) = self.replicas.get_mut(replica.index()) {
             replica.health.note_probe(now, ok, &self.options.probe, &mut self.draws);
-        }
-        self.pump_tier(now);
-    }
-
-    /// Notes that a replica has applied the write with this sequence number and all earlier ones.
-    /// Reads that depend on a later write ([`Demand::after`]) are not sent to the replica.
-    pub fn note_applied(&mut self, now: Instant, replica: ReplicaId, sequence: u64) {
-        self.advance(now);
-        if let Some(replica) = self.replicas.get_mut(replica.index()) {
-            replica.applied = replica.applied.max(sequence);
         }
         self.pump_tier(now);
     }

@@ -150,9 +150,7 @@ impl Fetch {
     /// Returns true if a waiting attempt of this fetch may start at `replica`, one of `replicas` of
     /// them, once it has room.
     pub(crate) fn may_wait_for(&self, replica: &Replica, replicas: usize) -> bool {
-        self.holders.include(replica.id, replicas)
-            && self.avoids != Some(replica.id)
-            && replica.health.is_up()
+        self.holders.include(replica.id, replicas) && self.avoids != Some(replica.id) && replica.is_usable()
     }
 
     /// Returns the demand with the end of the timeout as the deadline, if it has none.

@@ -79,6 +79,14 @@ impl<T> Slab<T> {
         if entry.generation == id.generation { entry.value.as_mut() } else { None }
     }
 
+    /// Returns the stored values with their ids. Linear in the most values ever stored at once.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| {
+            let id = Id { index: index as u32, generation: entry.generation };
+            Some((id, entry.value.as_ref()?))
+        })
+    }
+
     /// Removes the value of `id`, which becomes invalid; none if it was invalid.
     pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
         let value = self.occupied(id)?.take();

@@ -27,9 +27,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let may_take = |replica: &&Replica| {
             fetch.holders.include(replica.id, count)
                 && Some(replica.id) != except
-                && replica.health.is_up()
+                && replica.is_usable()
                 && tier_has_room
-                    .unwrap_or_else(|| replica.queue.has_room() && replica.applied >= fetch.demand.after)
+                    .unwrap_or_else(|| replica.queue.has_room() && replica.has_applied(fetch.demand.after))
         };
         usable.clear();
         usable.extend(replicas.iter().filter(may_take).map(Replica::load));
@@ -47,8 +47,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = self.fetches.get(id).expect(STORED);
         let count = self.replicas.len();
         let allowed = self.replicas.iter().filter(|replica| fetch.holders.include(replica.id, count));
-        let up = allowed.clone().filter(|replica| replica.health.is_up());
-        if up.clone().any(|replica| self.tier.is_some() || replica.applied >= fetch.demand.after) {
+        let up = allowed.clone().filter(|replica| replica.is_usable());
+        if up.clone().any(|replica| self.tier.is_some() || replica.has_applied(fetch.demand.after)) {
             FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
         } else if up.clone().next().is_some() {
             FetchError::NotAdmitted { replicas: up.count() }
@@ -301,11 +301,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Restores the invariant that holds between inputs: no attempt waits in the queue of a replica
-    /// that is down or has a free slot, and none in the queue of the tier while a suitable replica
-    /// has one.
+    /// that is down, not to be read or has a free slot, and none in the queue of the tier while a
+    /// suitable replica has one.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.replicas.len() {
-            if !self.replicas[index].health.is_up() {
+            if !self.replicas[index].is_usable() {
                 for AttemptId(id) in self.replicas[index].queue.take_all() {
                     self.move_or_end(now, id);
                 }

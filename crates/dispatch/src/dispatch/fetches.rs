@@ -375,7 +375,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let outcome = match (attempt.state, reason) {
             (AttemptState::Queued, _) => AttemptOutcome::Withdrawn,
-            (_, CancelReason::Timeout) => AttemptOutcome::Failed,
+            (_, CancelReason::Timeout | CancelReason::Outdated) => AttemptOutcome::Failed,
             (_, CancelReason::Answered) => AttemptOutcome::Cancelled,
         };
         self.count(now, &attempt, outcome);

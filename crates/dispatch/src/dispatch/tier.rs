@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Takes the first attempt out of the tier's queue for which a replica has a free slot.
     fn next_in_tier(&mut self, now: Instant) -> Option<(Id, ReplicaId)> {
         let most = self.options.in_flight_calls_max;
-        let has_idle = |replica: &Replica| replica.health.is_up() && replica.queue.in_flight() < most;
+        let has_idle = |replica: &Replica| replica.is_usable() && replica.queue.in_flight() < most;
         if !self.replicas.iter().any(has_idle) {
             return None;
         }
@@ -77,8 +77,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Self { replicas, fetches, attempts, usable, .. } = self;
         let fetch = fetches.get(id).expect(STORED);
         let count = replicas.len();
-        let may_answer =
-            |replica: &&Replica| fetch.may_wait_for(replica, count) && replica.applied >= fetch.demand.after;
+        let may_answer = |replica: &&Replica| {
+            fetch.may_wait_for(replica, count) && replica.has_applied(fetch.demand.after)
+        };
         usable.clear();
         usable.extend(replicas.iter().filter(may_answer).map(Replica::load));
         for attempt in &fetch.live {
@@ -118,7 +119,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.tier.as_ref().is_none_or(|tier| tier.queue.has_room())
     }
 
-    /// After a replica has gone down, ends the attempts of the tier's queue that no replica can
+    /// After a replica has gone down or is not read any more, ends the attempts of the tier's queue that no replica can
     /// serve any more. A retry may return to the replica at which it failed if that is the only one
     /// left.
     pub(super) fn end_waits_in_vain(&mut self, now: Instant) {

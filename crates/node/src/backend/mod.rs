@@ -448,7 +448,7 @@ impl BackendDriver {
                     task.abort();
                     let end = match reason {
                         CancelReason::Timeout => AttemptEnd::TimedOut,
-                        CancelReason::Answered => AttemptEnd::Cancelled,
+                        CancelReason::Answered | CancelReason::Outdated => AttemptEnd::Cancelled,
                     };
                     span.iter().for_each(|span| span.end(end));
                 }

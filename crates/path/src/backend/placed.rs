@@ -3,30 +3,15 @@
 use std::hash::Hash;
 
 use sherwood_dispatch::Holders;
-use sherwood_model::{Demand, Instant, ReplicaId};
+use sherwood_model::{Demand, Instant};
 
 use super::Backend;
-use super::fill::AnswerCache;
 use super::key::FetchKey;
 
 /// Keys with the same holders (replicas that have them), each with its waiter.
 type PlacedKeys<K, W> = Vec<(FetchKey<K>, W)>;
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
-    /// Notes that a replica has applied the write with this sequence number and all earlier ones.
-    /// Reads that depend on a later write ([`Demand::after`]) are not sent to the replica.
-    pub fn note_applied(
-        &mut self,
-        now: Instant,
-        cache: &impl AnswerCache<V>,
-        replica: ReplicaId,
-        sequence: u64,
-    ) {
-        self.advance(now, cache);
-        self.dispatch.note_applied(now, replica, sequence);
-        self.keep_answers(now, cache);
-    }
-
     /// Fetches keys from the replicas that have them, in one fetch for each set of replicas.
     pub(super) fn fetch_where_placed(
         &mut self,

@@ -28,7 +28,7 @@ fn one_more_after_20_ms(_: &Demand) -> AttemptPlan {
 }
 
 /// Returns the attempts that are cancelled among some actions, each for the reason `expected`.
-fn cancelled(actions: &[Act], expected: CancelReason) -> Vec<AttemptId> {
+pub(super) fn cancelled(actions: &[Act], expected: CancelReason) -> Vec<AttemptId> {
     let cancel = |action: &Act| match action {
         Action::Cancel { attempt, reason, .. } => {
             assert_eq!(*reason, expected);

@@ -116,7 +116,7 @@ fn copy_starts_at_a_replica_once_the_record_of_its_call_for_the_same_request_exp
 #[test]
 fn attempt_queued_for_the_tier_starts_when_a_scheduler_moves_a_call_to_another_replica() {
     let mut machine = tier_of(2, |_| ());
-    machine.note_applied(at(0), ReplicaId(0), 6);
+    machine.set_applied(at(0), ReplicaId(0), Some(6));
     let after = Demand { after: 6, ..Demand::default() };
     let (first, from) = call(&fetch_for(&mut machine, 0, after, "a"));
     assert_eq!(fetch_for(&mut machine, 0, after, "b"), [], "it waits for {from:?}");
@@ -144,7 +144,7 @@ fn copies_of_a_request_avoid_a_replica_that_already_worked_for_it() {
 fn read_is_sent_only_to_a_replica_that_has_applied_the_write_it_depends_on() {
     let after = |after| Demand { after, ..Demand::default() };
     let mut machine = machine(2, |_| ());
-    machine.note_applied(at(0), ReplicaId(1), 5);
+    machine.set_applied(at(0), ReplicaId(1), Some(5));
     for key in ["a", "b"] {
         assert_eq!(call(&fetch_for(&mut machine, 1, after(5), key)).1, ReplicaId(1));
     }
@@ -153,14 +153,38 @@ fn read_is_sent_only_to_a_replica_that_has_applied_the_write_it_depends_on() {
     // In a tier it waits until one has.
     let mut machine = tier_of(2, |_| ());
     assert_eq!(fetch_for(&mut machine, 1, after(6), "a"), []);
-    machine.note_applied(at(2), ReplicaId(0), 6);
+    machine.set_applied(at(2), ReplicaId(0), Some(6));
     assert_eq!(call(&drain(&mut machine)).1, ReplicaId(0));
+}
+
+#[test]
+fn replica_that_is_not_read_any_more_hands_its_calls_to_others() {
+    let mut machine = machine(2, |options| (options.in_flight_calls_max, options.queued_calls_max) = (1, 4));
+    machine.set_applied(at(0), ReplicaId(1), None);
+    let (started, at_first) = call(&fetch(&mut machine, 0, &[("a", 1)]));
+    assert_eq!((at_first, fetch(&mut machine, 0, &[("b", 2)])), (ReplicaId(0), vec![]), "it waits");
+    machine.set_applied(at(1), ReplicaId(1), Some(4));
+    machine.set_applied(at(2), ReplicaId(0), None);
+    let actions = drain(&mut machine);
+    assert_eq!(super::plans::cancelled(&actions, CancelReason::Outdated), [started]);
+    let (retried, replica) = call(&actions);
+    assert_eq!(replica, ReplicaId(1));
+    let late = reply(&mut machine, 3, started, Reply::Ok(vec![None]));
+    assert_eq!(late, [], "it may have lost the key");
+    let actions = reply(&mut machine, 3, retried, Reply::Ok(vec![Some(7)]));
+    assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1])]);
+    assert_eq!(call(&actions).1, ReplicaId(1));
+    machine.set_applied(at(4), ReplicaId(1), None);
+    let refused = error(&drain(&mut machine));
+    assert!(matches!(refused, FetchError::Failed { kind: FailureKind::Overloaded, .. }), "{refused:?}");
+    let refused = error(&fetch(&mut machine, 5, &[("c", 3)]));
+    assert!(matches!(refused, FetchError::Unavailable { replicas: 2, .. }), "{refused:?}");
 }
 
 #[test]
 fn read_that_depends_on_a_write_does_not_join_an_earlier_fetch_of_the_key() {
     let mut machine = machine(1, |_| ());
-    machine.note_applied(at(0), ReplicaId(0), 9);
+    machine.set_applied(at(0), ReplicaId(0), Some(9));
     let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
     let (new, _) = call(&fetch_for(&mut machine, 1, Demand { after: 9, ..Demand::default() }, "a"));
     assert_eq!(fetch(&mut machine, 2, &[("a", 3)]), [], "an earlier one will do for this");

@@ -280,8 +280,8 @@ impl Backend {
             echoes.extend(self.connect(now, &demand, draws));
             self.applied += 1;
             let replica = ReplicaId::from_index(draws.within(0..=self.alive.len() as u64 - 1) as usize);
-            let applied = self.applied - draws.within(0..=1);
-            echoes.extend(self.input(now, draws, |dispatch, _| dispatch.note_applied(now, replica, applied)));
+            let applied = (!draws.chance(20)).then(|| self.applied - draws.within(0..=1));
+            echoes.extend(self.input(now, draws, |dispatch, _| dispatch.set_applied(now, replica, applied)));
         }
         echoes
     }
@@ -568,7 +568,7 @@ impl Backend {
             let busy = fetch.demand.request.map_or(&[][..], |one| tier.requests.replicas(now, one));
             let idle = may_answer().find(|replica| {
                 replica.queue.in_flight() < options.in_flight_calls_max
-                    && replica.applied >= fetch.demand.after
+                    && replica.has_applied(fetch.demand.after)
                     && !is_taken(replica.id)
                     && !busy.contains(&replica.id)
                     && !fetch.failed_at().contains(&replica.id)
@@ -596,6 +596,9 @@ impl Backend {
         self.calls_by_replica.fill(0);
         // Copies and leases would take the room of later fetches.
         (self.classes, self.with_hooks) = (1, 0);
+        for replica in (0..self.alive.len()).map(ReplicaId::from_index) {
+            self.dispatch.set_applied(now, replica, Some(self.applied));
+        }
         let Options {
             in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, copies, ..
         } = self.options;
