@@ -10,6 +10,9 @@ use crate::fetch::AttemptState;
 use crate::slab::Id;
 use crate::{CancelReason, Failure, FailureKind};
 
+/// The reason why a replica is not read.
+const REASON: &str = "the replica may have older values than others";
+
 impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Sets the sequence number of the latest write that a replica has applied, with all earlier
     /// ones; none if it is not to be read, as its values may be older than that says. Reads that
@@ -23,6 +26,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let Some(known) = self.replicas.get_mut(replica.index()) else { return };
         let was_read = std::mem::replace(&mut known.applied, applied).is_some();
         if was_read && applied.is_none() {
+            self.last_down = Arc::from(REASON);
             self.fail_calls_of(now, replica);
             self.tier.iter_mut().for_each(|tier| tier.lost_replica = true);
         }
@@ -30,7 +34,6 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     fn fail_calls_of(&mut self, now: Instant, replica: ReplicaId) {
-        let reason: Arc<str> = Arc::from("the replica may have older values than others");
         let started: Vec<Id> = self
             .attempts
             .iter()
@@ -40,7 +43,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         for id in started {
             let Some(fetch_id) = self.attempts.get(id).map(|attempt| attempt.fetch) else { continue };
             let fetch = self.fetches.get(fetch_id).expect(STORED);
-            let failure = Failure { kind: FailureKind::Overloaded, reason: Arc::clone(&reason) };
+            let failure = Failure::new(FailureKind::Overloaded, REASON);
             if fetch.lease.is_some() {
                 self.close_lease(now, fetch_id, Some(fetch.error(failure)));
                 continue;

@@ -1,6 +1,10 @@
 //! State of one duplicate: what it has applied, and whether it may be read.
 
+use std::fmt;
+use std::str::FromStr;
+
 use sherwood_model::Instant;
+use thiserror::Error;
 
 /// The record, kept at a duplicate beside its data, of the changes that it has. Later records are
 /// greater.
@@ -14,6 +18,32 @@ pub struct Marker {
     /// All entries up to this one are applied.
     pub applied: u64,
 }
+
+/// Writes the marker as three decimal numbers with blanks between them.
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.epoch, self.sent, self.applied)
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) writes.
+impl FromStr for Marker {
+    type Err = MarkerError;
+
+    fn from_str(text: &str) -> Result<Self, MarkerError> {
+        let wrong = || MarkerError(text.chars().take(64).collect());
+        let numbers: Result<Vec<u64>, _> = text.splitn(4, ' ').map(str::parse).collect();
+        match numbers.map_err(|_| wrong())?[..] {
+            [epoch, sent, applied] => Ok(Self { epoch, sent, applied }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+/// The error of a text that is not a [`Marker`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("\"{}\" is not a marker, which is three numbers: its key is reserved, remove it", .0.escape_default())]
+pub struct MarkerError(String);
 
 /// The progress of a duplicate that was not lost sight of, or how it is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,5 +145,20 @@ impl Duplicate {
         let before = std::mem::take(&mut self.refused);
         let is_absent = |number: &&u64| **number > self.sent.1 || before.contains(*number);
         self.refused = refused.iter().filter(is_absent).copied().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marker_is_read_as_it_was_written() {
+        let marker = Marker { epoch: u64::MAX, sent: 7, applied: 0 };
+        assert_eq!(marker.to_string().parse(), Ok(marker));
+        for text in ["", "1 2", "1 2 3 4", "1 2 x", "1  2", "18446744073709551616 1 1"] {
+            let error = text.parse::<Marker>().expect_err(text).to_string();
+            assert!(error.starts_with(&format!("\"{text}\" is not a marker")), "{error}");
+        }
     }
 }

@@ -103,6 +103,12 @@ impl<K, E> Entries<K, E> {
         self.kept.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
+    /// Returns the number of the last entry for which `is_meant` holds; those before it are meant,
+    /// too.
+    pub(super) fn last_meant(&self, is_meant: impl Fn(&E) -> bool) -> u64 {
+        self.first - 1 + self.kept.partition_point(|kept| is_meant(&kept.entry.change)) as u64
+    }
+
     /// Returns the entries that follow a number, which is at least that before the first one kept.
     pub(super) fn after(&self, number: u64) -> impl Iterator<Item = &Kept<K, E>> {
         let skipped = usize::try_from((number + 1).saturating_sub(self.first)).unwrap_or(usize::MAX);
@@ -129,6 +135,17 @@ mod tests {
         assert_eq!((entries.get(2).is_none(), entries.get(5).unwrap().entry.number), (true, 5));
         entries.append(Instant::ZERO, "k", (), 85);
         assert_eq!((numbers(&entries, 0), entries.bytes()), (vec![5, 6], 95));
+    }
+
+    #[test]
+    fn last_entry_that_is_meant_is_found_among_those_kept_and_dropped() {
+        let mut entries = Entries::new(3, 100);
+        for stamp in [10, 20, 30, 40] {
+            entries.append(Instant::ZERO, "k", stamp, 1);
+        }
+        let until = |stamp: u64| entries.last_meant(|of: &u64| *of <= stamp);
+        assert_eq!([0, 15, 20, 39, 40, u64::MAX].map(until), [1, 1, 2, 3, 4, 4]);
+        assert_eq!(Entries::<&str, u64>::new(3, 100).last_meant(|_| true), 0);
     }
 
     #[test]

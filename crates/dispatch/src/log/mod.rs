@@ -25,7 +25,7 @@ use thiserror::Error;
 
 use crate::Acknowledge;
 use duplicate::Duplicate;
-pub use duplicate::{DuplicateState, Marker};
+pub use duplicate::{DuplicateState, Marker, MarkerError};
 use entries::Entries;
 pub use entries::LogEntry;
 
@@ -212,6 +212,18 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// # Errors
     /// If the log has no room or is not open. Nothing follows then.
     pub fn append(&mut self, now: Instant, key: K, change: E, bytes: u64) -> Result<u64, LogRefused> {
+        self.check(bytes)?;
+        let number = self.entries.append(now, key.clone(), change, bytes);
+        self.unsettled.insert(key, number);
+        self.send_to_all(now);
+        Ok(number)
+    }
+
+    /// Checks if a change of this size could be appended now. A refusal is counted.
+    ///
+    /// # Errors
+    /// As those of [`append`](Self::append).
+    pub fn check(&mut self, bytes: u64) -> Result<(), LogRefused> {
         if !self.is_open {
             return Err(LogRefused::NotOpen);
         }
@@ -219,10 +231,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             self.counts.refused += 1;
             return Err(LogRefused::Full { entries: self.entries.len(), bytes: self.entries.bytes() });
         }
-        let number = self.entries.append(now, key.clone(), change, bytes);
-        self.unsettled.insert(key, number);
-        self.send_to_all(now);
-        Ok(number)
+        Ok(())
     }
 
     /// Takes the end of a batch. Ignored if none is in flight.
@@ -345,6 +354,21 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     #[must_use]
     pub fn unsettled(&self, key: &K) -> Option<u64> {
         self.unsettled.get(key).copied()
+    }
+
+    /// Returns the number that a duplicate must have applied so that a read of `key` there reflects
+    /// all entries for which `is_meant` holds, which precede all others; 0 if any duplicate that is
+    /// read will do. O(log entries).
+    pub fn needed(&self, key: &K, is_meant: impl Fn(&E) -> bool) -> u64 {
+        let Some(last) = self.unsettled(key) else { return 0 };
+        last.min(self.entries.last_meant(is_meant))
+    }
+
+    /// Returns true if a duplicate that is read has applied all entries up to this one.
+    #[must_use]
+    pub fn is_readable(&self, number: u64) -> bool {
+        let has = |one: &Duplicate| one.state == DuplicateState::Current && one.applied >= number;
+        self.duplicates.iter().any(has)
     }
 
     /// Number of the last entry; 0 before the first.
