@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use sherwood_dispatch::TenantRefusal;
+use sherwood_dispatch::{LogRefused, TenantRefusal};
 use sherwood_model::{Instant, SeededState};
 use thiserror::Error;
 
@@ -127,6 +127,9 @@ pub enum WriteRefused {
     /// miss the write. None if they will not know it before their configuration names this node.
     #[error("the other nodes of the cluster do not know this process yet and would serve older values; nothing was sent, write again {}", when(.0))]
     Unknown(Option<Duration>),
+    /// The store's log takes no change.
+    #[error("{0}")]
+    Log(LogRefused),
     /// The rate at which the tenant may write to the backend is used, and the wait would be too
     /// long.
     #[error("nothing was sent because of the tenant's rate of writes to the backend: {0}")]

@@ -73,8 +73,10 @@ mod revalidation;
 
 pub use answer::{Answer, LatencyGroup, Status};
 pub use backend::{
-    Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, FetchKey, FillCounts,
-    Holdings, Invalidation, Placement, Units, Write, WriteOptions, WriteOrder, WriteTo,
+    Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, Consistency, DUPLICATES_MAX,
+    DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, FetchKey, FillCounts, Holdings,
+    Invalidation, Logged, LogsStanding, Placement, Session, SessionError, Units, Write, WriteOptions,
+    WriteOrder, WriteTo,
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};

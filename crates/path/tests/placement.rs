@@ -156,6 +156,6 @@ fn write_that_fails_on_a_majority_of_replicas_is_not_acknowledged() {
     world.reply(write, ReplicaId(1), WriteOutcome::NotDone);
     world.reply(write, ReplicaId(2), WriteOutcome::Unknown);
     assert_eq!(world.backend.poll_acknowledged(), None);
-    let end = Action::EndWrite { write, outcome: WriteOutcome::Unknown, sent: true };
+    let end = Action::EndWrite { write, outcome: WriteOutcome::Unknown, sent: true, session: None };
     assert_eq!(world.backend.poll_action(), Some(end));
 }

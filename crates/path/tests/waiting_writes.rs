@@ -110,7 +110,8 @@ fn write_that_waits_at_the_shutdown_is_not_done_and_drops_the_key() {
     let waiting = world.write(now, 2);
     world.acknowledge(now).expect("the first one has its units");
     let unsettled = world.backend.handle_shutdown(now, &Sizes(&world.cache));
-    let not_done = Action::EndWrite { write: waiting, outcome: WriteOutcome::NotDone, sent: false };
+    let not_done =
+        Action::EndWrite { write: waiting, outcome: WriteOutcome::NotDone, sent: false, session: None };
     assert_eq!((world.backend.poll_action(), unsettled), (Some(not_done), None));
     assert_eq!(world.cached(now), None);
     assert_eq!(world.backend.used(TenantId(0)).map(|used| used.writes.waiting), Some(0));

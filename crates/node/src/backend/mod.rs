@@ -403,7 +403,7 @@ impl BackendDriver {
                             cluster.announce(self.id, keys);
                         }
                     }
-                    Action::EndWrite { write, outcome, sent } => {
+                    Action::EndWrite { write, outcome, sent, .. } => {
                         self.written.count(outcome);
                         if let Some(pending) = state.writes.remove(&write) {
                             pending.end(self, outcome, sent);
@@ -457,6 +457,7 @@ impl BackendDriver {
             Action::Deliver { result, waiters, .. } => {
                 waiters.into_iter().for_each(|waiter| waiter.tell(result.clone()));
             }
+            Action::Duplicate { .. } => unreachable!("no store has duplicates"),
             Action::Call { .. } | Action::StartWrite(_) | Action::Announce(_) | Action::EndWrite { .. } => {
                 unreachable!("calls and writes are taken under the lock")
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sherwood_dispatch::{AttemptId, CancelReason, FetchError, Waiters};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, TenantId};
 
+use super::duplicates::{DuplicateStep, Session};
 use super::key::FetchKey;
 use crate::{ChangedKeys, WriteId, WriteOutcome};
 
@@ -59,6 +60,15 @@ pub enum Action<K, V, W> {
         /// The waiters of the key, each in one delivery.
         waiters: Waiters<W>,
     },
+    /// Carry out a step at a duplicate, in the order of the replica's steps.
+    Duplicate {
+        /// The replica.
+        replica: ReplicaId,
+        /// The step, whose end is reported with [`Backend::handle_duplicate`].
+        ///
+        /// [`Backend::handle_duplicate`]: super::Backend::handle_duplicate
+        step: DuplicateStep<K, V>,
+    },
     /// Send a write whose turn has come: take it with [`Backend::take_write`].
     ///
     /// [`Backend::take_write`]: super::Backend::take_write
@@ -76,11 +86,14 @@ pub enum Action<K, V, W> {
         write: WriteId,
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
-        /// True if the write was taken with [`Backend::take_write`]. If not, it waited too long for
+        /// True if the write was taken with [`Backend::take_write`] or is in a log. If not, it waited too long for
         /// an earlier write of its key.
         ///
         /// [`Backend::take_write`]: super::Backend::take_write
         sent: bool,
+        /// The session of a client that has made this write to a replicated store; none if it is
+        /// not acknowledged.
+        session: Option<Session>,
     },
 }
 

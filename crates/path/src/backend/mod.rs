@@ -2,6 +2,7 @@
 
 mod action;
 mod connections;
+mod duplicates;
 mod fill;
 mod key;
 mod options;
@@ -26,6 +27,10 @@ use sherwood_model::{
 };
 
 pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
+pub use duplicates::{
+    Consistency, DUPLICATES_MAX, DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, Logged,
+    LogsStanding, Session, SessionError,
+};
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;
 pub use options::{BackendOptions, Placement, WriteTo};
@@ -34,6 +39,7 @@ pub use rates::{BackendUse, CallCost, Units};
 use crate::fences::{Fences, Lifted};
 use crate::revalidation::FailedKeys;
 use crate::{Rules, WriteId};
+use duplicates::Duplicates;
 use fill::{fill, filling, note_missed};
 use rates::TenantWrites;
 use running::RunningWrite;
@@ -142,6 +148,8 @@ pub struct Backend<K, V, W> {
     acknowledged: HashMap<K, ReplicaId, SeededState>,
     /// Writes that were acknowledged before they ended, and were not polled yet.
     acknowledged_writes: VecDeque<WriteId>,
+    /// The logs of a replicated store; none if it is none.
+    duplicates: Option<Box<Duplicates<K, V, W>>>,
     /// The rates of the tenants' writes; none if tenants have none.
     tenant_writes: Option<TenantWrites>,
     /// Reads and writes of each tenant but for hits of the cache; empty without tenants.
@@ -164,7 +172,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let mut fences = Fences::new(options.fences(), hash);
         fences.fence_all(now, now);
         let tenants = options.dispatch.tenants.map_or(0, |tenants| tenants.tenants);
-        Ok(Self {
+        let duplicates = options.duplicates.map(|duplicates| {
+            let timeout = options.dispatch.timeout;
+            Box::new(Duplicates::new(duplicates, options.acknowledge, timeout, now, hash))
+        });
+        let mut backend = Self {
+            duplicates,
             demand: vec![DemandCounts::default(); tenants.into()],
             dispatch: Dispatch::new(options.dispatch, options.replicas, hash)?,
             fences,
@@ -182,7 +195,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             actions: VecDeque::new(),
             fills: FillCounts::default(),
             options,
-        })
+        };
+        backend.wait_for_logs(now);
+        Ok(backend)
     }
 
     /// Fetches a query's misses for their waiters. Keys in flight are joined. `entropy` is 64 fresh
@@ -437,7 +452,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
         let write = self.writes_due.first().map(|(due, _)| *due);
         let paid = self.tenant_writes.as_ref().and_then(TenantWrites::next_timeout);
-        let writes = self.fences.next_turn().into_iter().chain(write).chain(paid);
+        let logs = self.duplicates.as_ref().and_then(|duplicates| duplicates.next_due());
+        let writes = self.fences.next_turn().into_iter().chain(write).chain(paid).chain(logs);
         self.dispatch.next_timeout().into_iter().chain(writes).min()
     }
 
@@ -497,6 +513,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             self.note_turn(now, cache, write);
         }
         self.start_paid_writes(now, cache);
+        self.carry_out_due_logs(now, cache);
         while let Some(&(due, write)) = self.writes_due.first()
             && due <= now
         {
@@ -505,14 +522,16 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let flush = self.flushes.values().min().copied();
         let write = self.writes_due.first().map(|(due, _)| *due);
         let paid = self.tenant_writes.as_ref().and_then(TenantWrites::next_timeout);
-        let due = flush.into_iter().chain(self.fences.next_due()).chain(write).chain(paid);
+        let logs = self.duplicates.as_ref().and_then(|duplicates| duplicates.next_due());
+        let due = flush.into_iter().chain(self.fences.next_due()).chain(write).chain(paid).chain(logs);
         self.due = due.min().unwrap_or(Instant::NEVER);
     }
 
     /// Fills the cache with the answers that the dispatcher has just received, and notes which keys
     /// failed.
     fn keep_answers(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
-        let Self { dispatch, fences, failed_keys, options, fills, demand: counts, .. } = self;
+        let Self { dispatch, duplicates, fences, failed_keys, options, fills, demand: counts, .. } = self;
+        let is_unsettled = |key: &K| duplicates.as_ref().is_some_and(|logs| logs.is_unsettled(key));
         let revalidates = !options.rules.stale_while_revalidate.is_zero();
         dispatch.each_new_delivery(|NewDelivery { key, result, is_current, demand, asked_at, waiters }| {
             let access = filling(now, demand);
@@ -523,7 +542,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 }
                 // The only place that decides whether an answer fills. Neither the fetch nor the
                 // key may have been fenced: a value read before a write could overwrite it.
-                if is_current && !fences.is_fenced(&key.key) {
+                if is_current && !fences.is_fenced(&key.key) && !is_unsettled(&key.key) {
                     fills.allowed += 1;
                     let shared = options.shared_since(asked_at);
                     fill(&options.rules, shared, &access, cache, key, value.as_ref());
@@ -550,6 +569,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
+        if self.duplicates.is_some() {
+            return self.fetch_in_session(now, demand, Session::default(), keys, entropy);
+        }
         if self.options.places_keys() || !self.acknowledged.is_empty() {
             return self.fetch_where_placed(now, demand, keys, entropy);
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sherwood_dispatch::{Acknowledge, Holders, Options};
 use sherwood_model::{Instant, PartitionId, ReplicaId};
 
+use super::duplicates::DuplicateOptions;
 use super::rates::Units;
 use crate::fences::FenceOptions;
 use crate::{Rules, SharedValues};
@@ -55,6 +56,9 @@ pub struct BackendOptions {
     /// The units of reads and writes, for tenants that have rates
     /// ([`Options::tenants`](sherwood_dispatch::Options::tenants)).
     pub units: Units,
+    /// The replicas as duplicates of partitions; none if [`placement`](Self::placement) says where
+    /// the keys are. Changes then go through logs, and `write_to` has no effect.
+    pub duplicates: Option<DuplicateOptions>,
     /// Upper bound of writes in flight, those that wait for an earlier write of their key, or for
     /// their tenant's rate, included.
     pub writes_max: u32,
@@ -115,6 +119,7 @@ impl BackendOptions {
             shared: None,
             reads_as_written: true,
             units: Units::default(),
+            duplicates: None,
             // Each write is a call of every replica it goes to, and the stores have bounds of their
             // own.
             writes_max: dispatch.in_flight_calls_max.saturating_add(dispatch.queued_calls_max),
@@ -160,7 +165,7 @@ impl BackendOptions {
         FenceOptions {
             writes_max: self.writes_max,
             fenced_keys_max: self.fenced_keys_max,
-            in_turn: self.write_to == WriteTo::All && self.replicas > 1,
+            in_turn: self.write_to == WriteTo::All && self.replicas > 1 && self.duplicates.is_none(),
             settle: self.settle,
             landing: self.dispatch.timeout,
             turn_timeout: self.turn_timeout(),

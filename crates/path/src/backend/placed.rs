@@ -9,7 +9,22 @@ use super::Backend;
 use super::key::FetchKey;
 
 /// Keys with the same holders (replicas that have them), each with its waiter.
-type PlacedKeys<K, W> = Vec<(FetchKey<K>, W)>;
+pub(super) struct PlacedFetch<K, W> {
+    holders: Holders,
+    /// Sequence number of the latest write that the answers must reflect.
+    after: u64,
+    keys: Vec<(FetchKey<K>, W)>,
+}
+
+impl<K, W> PlacedFetch<K, W> {
+    /// Adds a key to the fetch from its holders, or begins one. O(fetches).
+    pub(super) fn add(fetches: &mut Vec<Self>, holders: Holders, after: u64, key: FetchKey<K>, waiter: W) {
+        match fetches.iter_mut().find(|fetch| fetch.holders == holders && fetch.after == after) {
+            Some(fetch) => fetch.keys.push((key, waiter)),
+            None => fetches.push(Self { holders, after, keys: vec![(key, waiter)] }),
+        }
+    }
+}
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Fetches keys from the replicas that have them, in one fetch for each set of replicas.
@@ -20,16 +35,24 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         keys: impl IntoIterator<Item = (FetchKey<K>, W)>,
         entropy: u64,
     ) {
-        let mut fetches: Vec<(Holders, PlacedKeys<K, W>)> = Vec::new();
+        let mut fetches = Vec::new();
         for (key, waiter) in keys {
             let holders = self.holders(&key.key);
-            match fetches.iter_mut().find(|(of, _)| *of == holders) {
-                Some((_, keys)) => keys.push((key, waiter)),
-                None => fetches.push((holders, vec![(key, waiter)])),
-            }
+            PlacedFetch::add(&mut fetches, holders, demand.after, key, waiter);
         }
-        for (holders, keys) in fetches {
-            self.dispatch.handle_fetch_from(now, holders, demand, keys, entropy);
+        self.fetch_placed(now, demand, fetches, entropy);
+    }
+
+    pub(super) fn fetch_placed(
+        &mut self,
+        now: Instant,
+        demand: &Demand,
+        fetches: Vec<PlacedFetch<K, W>>,
+        entropy: u64,
+    ) {
+        for PlacedFetch { holders, after, keys } in fetches {
+            let demand = Demand { after, ..*demand };
+            self.dispatch.handle_fetch_from(now, holders, &demand, keys, entropy);
         }
     }
 

@@ -4,6 +4,7 @@ use sherwood_dispatch::{Payer, WaitingId};
 use sherwood_model::{Instant, ReplicaId};
 
 use super::action::Write;
+use super::duplicates::Session;
 use crate::WriteOutcome;
 
 /// A write between its beginning and its end.
@@ -26,6 +27,20 @@ pub(super) struct RunningWrite<K, V> {
     pub(super) answers: Vec<(ReplicaId, Option<WriteOutcome>)>,
     /// True if the write was acknowledged to the client before it ended.
     pub(super) is_acknowledged: bool,
+    /// The write's change in the log of its key; none before it is there, or without logs.
+    pub(super) logged: Option<LoggedWrite>,
+}
+
+/// A write whose change is in a log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoggedWrite {
+    pub(super) partition: usize,
+    /// Number of the change in the log.
+    pub(super) number: u64,
+    /// The session of a client that has made the change and nothing else.
+    pub(super) session: Session,
+    /// The outcome; none while it is open.
+    pub(super) end: Option<WriteOutcome>,
 }
 
 /// Stages of a write.

@@ -35,6 +35,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             writes.check(now, tenant, due)?;
         }
         let bytes = Self::write_bytes(cache, &write);
+        if let Some(duplicates) = &mut self.duplicates {
+            duplicates.check(&write.key, bytes).map_err(WriteRefused::Log)?;
+        }
         let units = self.options.units.writes.of(bytes);
         let (id, has_turn, unpaid) = match &mut self.tenant_writes {
             // While it waits for its tenant's rate, a write has no effect on its key: it may wait
@@ -64,6 +67,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             is_throttled: false,
             answers,
             is_acknowledged: false,
+            logged: None,
         };
         self.check_due_next();
         self.writes.insert(id, running);
@@ -192,6 +196,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.writes_due.remove(&(running.due, id));
         running.due = running.begun + self.options.dispatch.timeout;
         self.writes_due.insert((running.due, id));
+        if self.duplicates.is_some() {
+            return self.append_write(now, cache, id);
+        }
         let Write { key, change, partition, options } = &running.write;
         if let (Change::Put(value), Some(partition)) = (change, *partition)
             && options.cache_first
@@ -219,6 +226,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             payer,
             is_throttled,
             is_acknowledged,
+            logged,
             ..
         } = running;
         if is_acknowledged {
@@ -228,6 +236,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.writes_due.remove(&(due, id));
         let sent = stage == Stage::Sent;
         let outcome = match stage {
+            Stage::Sent if let Some(logged) = logged => logged.end.unwrap_or(WriteOutcome::Unknown),
             Stage::Sent => {
                 let answers = answers.into_iter().map(|(_, answer)| answer.unwrap_or(WriteOutcome::Unknown));
                 WriteOutcome::of_all(answers)
@@ -249,12 +258,17 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             }
             _ => self.fences.end(now, id, key, outcome),
         };
-        self.fence_fetches(key);
-        self.keep_written(now, cache, &write, begun, keep && self.options.reads_as_written);
+        if let (Some(logged), Some(duplicates)) = (logged, &mut self.duplicates) {
+            duplicates.take_write(logged.partition, logged.number);
+        } else {
+            self.fence_fetches(key);
+            self.keep_written(now, cache, &write, begun, keep && self.options.reads_as_written);
+        }
         if self.options.shared.is_some() && sent {
             self.actions.extend(changed(outcome, write.key).map(Action::Announce));
         }
-        self.actions.push_back(Action::EndWrite { write: id, outcome, sent });
+        let session = logged.filter(|_| outcome == WriteOutcome::Acknowledged).map(|logged| logged.session);
+        self.actions.push_back(Action::EndWrite { write: id, outcome, sent, session });
         if let Some(next) = next {
             self.note_turn(now, cache, next);
         }
@@ -299,7 +313,7 @@ fn changed<K>(outcome: WriteOutcome, key: K) -> Option<ChangedKeys<K>> {
 }
 
 /// True if the cache keeps the written value of this key, because it has the key or admits it.
-fn keeps<V>(
+pub(super) fn keeps<V>(
     cache: &impl AnswerCache<V>,
     now: Instant,
     partition: PartitionId,

@@ -114,8 +114,9 @@ impl World {
             }
             Action::Deliver { result, waiters, .. } => self.deliver(result, waiters),
             Action::StartWrite(write) => self.send_write(backend, write),
-            Action::EndWrite { write, outcome, sent } => self.end_write(backend, write, outcome, sent),
+            Action::EndWrite { write, outcome, sent, .. } => self.end_write(backend, write, outcome, sent),
             Action::Announce(_) => unreachable!("no other node caches the values"),
+            Action::Duplicate { .. } => unreachable!("no store has duplicates"),
         }
     }
 

@@ -41,6 +41,7 @@ impl World {
                     WriteRefused::NoTurn(_) => "write refused for what may land",
                     WriteRefused::OverRate(_) => "write refused for its tenant's rate",
                     WriteRefused::Unknown(_) => unreachable!("no other node caches the values"),
+                    WriteRefused::Log(_) => unreachable!("no store has a log"),
                 });
             }
         };

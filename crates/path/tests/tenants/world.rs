@@ -236,6 +236,7 @@ impl World {
                 Action::Cancel { .. }
                 | Action::StartWrite(_)
                 | Action::Announce(_)
+                | Action::Duplicate { .. }
                 | Action::EndWrite { .. } => {}
             }
         }

@@ -94,6 +94,6 @@ fn retry_in(refused: &WriteRefused) -> Option<Duration> {
         WriteRefused::OverRate(refusal) => Some(refusal.retry_in()),
         WriteRefused::NoTurn(wait) => Some(*wait),
         WriteRefused::Unknown(wait) => *wait,
-        WriteRefused::Full { .. } | WriteRefused::KeyFull { .. } => None,
+        WriteRefused::Full { .. } | WriteRefused::KeyFull { .. } | WriteRefused::Log(_) => None,
     }
 }

@@ -1,0 +1,247 @@
+//! Steps of the logs: what the driver does at a duplicate, and what it reports.
+
+use std::hash::Hash;
+
+use sherwood_cache::Access;
+use sherwood_dispatch::{BatchEnd, DuplicateState, LogAction, LogCounts, LogEntry, Marker};
+use sherwood_model::{Instant, PartitionId, ReplicaId};
+
+use super::Duplicates;
+use crate::backend::Backend;
+use crate::backend::action::{Action, Change};
+use crate::backend::fill::{AnswerCache, replace};
+use crate::backend::running::Stage;
+use crate::backend::write::keeps;
+use crate::{WriteId, WriteOutcome};
+
+/// A change in the log of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged<V> {
+    /// The change to make to the key's value.
+    pub change: Change<V>,
+    /// The partition of the cache that keeps the value once all duplicates that are read have it.
+    pub(super) keep_in: Option<PartitionId>,
+    /// The number of the change among all changes of the store.
+    pub(super) stamp: u64,
+}
+
+/// An instruction about one duplicate. The steps of a duplicate are carried out in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DuplicateStep<K, V> {
+    /// Record the marker there and then make the changes, in their order, over the one connection
+    /// that [`Inspect`](Self::Inspect) opened. Report with [`DuplicateEvent::Applied`].
+    Apply {
+        /// The marker to record before the changes.
+        marker: Marker,
+        /// The changes; none if only the marker is to be recorded.
+        entries: Vec<LogEntry<K, Logged<V>>>,
+    },
+    /// Open a new connection in place of an earlier one, and read the marker. Report with
+    /// [`DuplicateEvent::Inspected`].
+    Inspect,
+    /// Remove the marker, and make the contents equal to those of another replica. Report with
+    /// [`DuplicateEvent::Copied`].
+    Copy {
+        /// The replica to read from.
+        from: ReplicaId,
+    },
+}
+
+/// The end of a step at a duplicate, or of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DuplicateEvent<'a> {
+    /// A batch has ended.
+    Applied(BatchEnd<'a>),
+    /// The connection has ended while nothing was in flight.
+    Broken,
+    /// The marker was read, none if there is none; or it could not be read.
+    Inspected(Result<Option<Marker>, ()>),
+    /// The copy has ended; false if it has failed.
+    Copied(bool),
+}
+
+/// One duplicate of a replicated store, as an operator sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DuplicateStanding {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// The partition of the keys that it has.
+    pub partition: usize,
+    /// Its state.
+    pub state: DuplicateState,
+    /// Number of changes in the log of its partition that it has not applied.
+    pub lag: u64,
+    /// Number of the last change of the partition.
+    pub last: u64,
+}
+
+/// The logs of a replicated store, as an operator sees them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogsStanding {
+    /// Changes in all logs.
+    pub entries: usize,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Counts since the start.
+    pub counts: LogCounts,
+    /// The duplicates, in the order of the replicas.
+    pub duplicates: Vec<DuplicateStanding>,
+}
+
+impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
+    fn standing(&self) -> LogsStanding {
+        let mut all = LogsStanding { counts: self.counts(), ..LogsStanding::default() };
+        for (partition, log) in self.logs.iter().enumerate() {
+            let (entries, bytes) = log.held();
+            (all.entries, all.bytes) = (all.entries + entries, all.bytes + bytes);
+            all.duplicates.extend(log.standing().enumerate().map(|(duplicate, (state, lag))| {
+                let replica = self.options.replica(partition, duplicate);
+                DuplicateStanding { replica, partition, state, lag, last: log.last() }
+            }));
+        }
+        all
+    }
+}
+
+impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
+    /// Takes in what has happened at a duplicate. Ignored if the store has no such replica.
+    pub fn handle_duplicate(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        replica: ReplicaId,
+        event: DuplicateEvent<'_>,
+    ) {
+        self.advance(now, cache);
+        let Some(duplicates) = &mut self.duplicates else { return };
+        let Some((partition, duplicate)) = duplicates.options.duplicate(replica) else { return };
+        let log = &mut duplicates.logs[partition];
+        match event {
+            DuplicateEvent::Applied(end) => log.handle_applied(now, duplicate, end),
+            DuplicateEvent::Broken => log.handle_broken(now, duplicate),
+            DuplicateEvent::Inspected(marker) => log.handle_inspected(now, duplicate, marker),
+            DuplicateEvent::Copied(is_done) => log.handle_copied(now, duplicate, is_done),
+        }
+        self.carry_out_log(now, cache, partition);
+        self.keep_answers(now, cache);
+    }
+
+    /// Returns the write that waits for a change at a replica, to report an error of the change
+    /// with; none if it has ended.
+    #[must_use]
+    pub fn write_of(&self, replica: ReplicaId, number: u64) -> Option<WriteId> {
+        let duplicates = self.duplicates.as_ref()?;
+        let (partition, _) = duplicates.options.duplicate(replica)?;
+        duplicates.writes.get(&(partition, number)).copied()
+    }
+
+    /// Returns the state of the logs and duplicates; none if the store has none.
+    #[must_use]
+    pub fn logs(&self) -> Option<LogsStanding> {
+        self.duplicates.as_ref().map(|duplicates| duplicates.standing())
+    }
+
+    /// Appends a write whose turn has come to the log of its key. Until all duplicates that are
+    /// read have the change, the cache has no value of the key.
+    pub(in crate::backend) fn append_write(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        id: WriteId,
+    ) {
+        let (Some(duplicates), Some(running)) = (&mut self.duplicates, self.writes.get_mut(&id)) else {
+            return;
+        };
+        let (key, access) = (running.write.key.clone(), Access::at(now));
+        let (change, options) = (running.write.change.clone(), running.write.options);
+        let keep_in = running.write.partition;
+        let keep_in = keep_in.filter(|partition| keeps(cache, now, *partition, key.as_ref(), &options));
+        let bytes = Self::write_bytes(cache, &running.write);
+        let Ok(logged) = duplicates.append(now, id, key.clone(), change, keep_in, bytes) else {
+            return self.end_write(now, cache, id);
+        };
+        (running.stage, running.logged) = (Stage::Sent, Some(logged));
+        for &partition in &self.options.partitions {
+            cache.cache().remove(partition, key.as_ref(), &access);
+        }
+        self.carry_out_log(now, cache, logged.partition);
+    }
+
+    /// Has no replica of a replicated store read before its log says so.
+    pub(in crate::backend) fn wait_for_logs(&mut self, now: Instant) {
+        if self.duplicates.is_some() {
+            let replicas = (0..self.options.replicas).map(ReplicaId::from_index);
+            replicas.for_each(|replica| self.dispatch.set_applied(now, replica, None));
+        }
+    }
+
+    /// Wakes up the logs, and ends the reads that wait for them, as far as that is due.
+    pub(in crate::backend) fn carry_out_due_logs(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        while let Some(duplicates) = &mut self.duplicates
+            && let Some(partition) = duplicates.due(now)
+        {
+            duplicates.handle_timeout(now, partition);
+            self.carry_out_log(now, cache, partition);
+        }
+        self.end_parked_reads(now);
+    }
+
+    /// Carries out what follows from an input of a log.
+    fn carry_out_log(&mut self, now: Instant, cache: &impl AnswerCache<V>, partition: usize) {
+        self.check_due_next();
+        while let Some(duplicates) = &mut self.duplicates
+            && let Some(action) = duplicates.logs[partition].poll_action()
+        {
+            let replica = |duplicate| duplicates.options.replica(partition, duplicate);
+            match action {
+                LogAction::Apply { duplicate, marker, entries } => {
+                    let (replica, step) = (replica(duplicate), DuplicateStep::Apply { marker, entries });
+                    self.actions.push_back(Action::Duplicate { replica, step });
+                }
+                LogAction::Inspect(duplicate) => {
+                    let (replica, step) = (replica(duplicate), DuplicateStep::Inspect);
+                    self.actions.push_back(Action::Duplicate { replica, step });
+                }
+                LogAction::Copy { from, to } => {
+                    let (replica, step) = (replica(to), DuplicateStep::Copy { from: replica(from) });
+                    self.actions.push_back(Action::Duplicate { replica, step });
+                }
+                LogAction::Read { duplicate, applied } => {
+                    self.dispatch.set_applied(now, replica(duplicate), applied);
+                }
+                LogAction::Acknowledge(number, is_made) => {
+                    let write = duplicates.take_write(partition, number);
+                    if let Some(id) = write {
+                        self.end_logged(now, cache, id, is_made);
+                    }
+                }
+                LogAction::Settle(entry) => self.keep_settled(now, cache, entry),
+            }
+        }
+        if let Some(duplicates) = &mut self.duplicates {
+            duplicates.rearm(partition);
+        }
+        self.resume_reads(now, partition);
+    }
+
+    fn end_logged(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId, is_made: bool) {
+        let outcome = if is_made { WriteOutcome::Acknowledged } else { WriteOutcome::NotDone };
+        if let Some(logged) = self.writes.get_mut(&id).and_then(|running| running.logged.as_mut()) {
+            logged.end = Some(outcome);
+            self.end_write(now, cache, id);
+        }
+    }
+
+    /// Has the cache keep the value of the last change of a key, which every read returns from now
+    /// on.
+    fn keep_settled(&mut self, now: Instant, cache: &impl AnswerCache<V>, entry: LogEntry<K, Logged<V>>) {
+        let LogEntry { key, change: Logged { change, keep_in, .. }, .. } = entry;
+        self.fence_fetches(&key);
+        if let (Change::Put(value), Some(partition)) = (&change, keep_in)
+            && self.options.reads_as_written
+        {
+            let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);
+            replace(cache, partition, key.as_ref(), item, &Access::at(now));
+        }
+    }
+}
