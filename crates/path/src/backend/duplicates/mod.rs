@@ -193,3 +193,6 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
