@@ -38,9 +38,9 @@ use std::io;
 pub use changes::{Changes, ListenerChanges, Times};
 pub use flags::Flags;
 pub use meaning::{
-    BUFFERS_BYTES_MAX, BackendConfig, BatchMode, Config, Control, Freshness, HTTP_CONNECTIONS_MAX, Listener,
-    Memory, Mode, OTLP_CONNECTIONS_MAX, Partition, Route, STALE_OK_MAX, Server, Snapshot, WriteThrough,
-    Writes,
+    BUFFERS_BYTES_MAX, BackendConfig, BatchMode, Config, Control, Duplicates, Freshness,
+    HTTP_CONNECTIONS_MAX, Listener, Memory, Mode, OTLP_CONNECTIONS_MAX, Partition, Route, STALE_OK_MAX,
+    Server, Snapshot, WriteThrough, Writes,
 };
 pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sherwood_cache::{DeadlineOptions, Eviction};
 use sherwood_model::{BackendId, Slo, TenantId};
-use sherwood_path::{Rules, SharedTerms, WriteTo};
+use sherwood_path::{Acknowledge, Consistency, Rules, SharedTerms, WriteTo};
 use sherwood_store::StoreOptions;
 
 use super::setup::{
@@ -214,6 +214,9 @@ pub struct BackendConfig {
     /// `shared`: the terms on which the nodes of the cluster cache its values; none if each node
     /// caches them on its own.
     pub shared: Option<SharedTerms>,
+    /// `duplicates`: the replicas as duplicates of partitions of the keys; none if the node does not
+    /// replicate its writes in order.
+    pub duplicates: Option<Duplicates>,
     /// The stores, one per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,
     /// The scheduler of each replica, whose tickets calls need; empty if they need none.
@@ -256,6 +259,25 @@ pub struct Writes {
     /// h; 0 by default. Values of the key fetched in that time are not cached; if only the first
     /// replica is written to, they are fetched from it.
     pub settle: Duration,
+}
+
+/// `duplicates` of a `[[backend]]`, with what belongs to it: a store that the node replicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duplicates {
+    /// Number of partitions of the keys, 1 to 64; 1 by default.
+    pub partitions: u16,
+    /// Number of replicas of each partition, 1 to 8.
+    pub duplicates: u8,
+    /// The earlier writes that a read reflects; by default those of its session.
+    pub consistency: Consistency,
+    /// Number of duplicates that must have a write before it is acknowledged; by default all.
+    pub acknowledge: Acknowledge,
+    /// `log.entries`: upper bound of the writes in the log of a partition, 1 to 10,000,000; 100,000
+    /// by default.
+    pub entries_max: u32,
+    /// `log.bytes`: upper bound of the bytes of their keys and values, 1 KiB to 64 GiB; 64 MiB by
+    /// default.
+    pub bytes_max: u64,
 }
 
 /// `[[partition]]`: the part of the cache for one tenant's values of one backend.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::raw::{
     RawAdmin, RawBackend, RawBus, RawBusTls, RawCliffhanger, RawCluster, RawControl, RawDeadline,
-    RawDeadlineClasses, RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener,
+    RawDeadlineClasses, RawDispatch, RawFair, RawFile, RawGuard, RawInstance, RawLama, RawListener, RawLog,
     RawMemory, RawOtlp, RawPartition, RawProbe, RawRamp, RawResource, RawRetry, RawScheduler, RawScopedSlo,
     RawServer, RawServerTls, RawShared, RawSlo, RawSnapshot, RawSpanExport, RawStale, RawStore, RawTao,
     RawTenant, RawTenants, RawTicketsAccess, RawTls, RawTtlRule, RawWrites,

@@ -72,6 +72,12 @@ impl StoreOptions {
         }
     }
 
+    /// Returns true if the node can keep such stores equal by an ordered log of their changes.
+    #[must_use]
+    pub fn can_be_duplicate(&self) -> bool {
+        matches!(self, Self::Memcached(_) | Self::Redis(_))
+    }
+
     /// Bytes of memory the store keeps for data it has read. It is outside the memory budget of the
     /// node's cache.
     #[must_use]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{Key, RawStore};
 use crate::spanned::Spanned;
-use crate::units::Span;
+use crate::units::{ByteSize, Span};
 
 /// A named service that answers queries. Without any there is one, `default`, without a store: a
 /// plain cache. [Backends](backends.md) describes them.
@@ -45,6 +45,22 @@ pub(crate) struct RawBackend {
     /// Invalidation between the [nodes of a cluster](cluster.md); `shared = {}` takes all defaults.
     #[schemars(extend("x-default" = "each node caches on its own"))]
     pub(crate) shared: Key<RawShared>,
+    /// Number of equal replicas of each partition of the keys, of a [replicated
+    /// store](replicated-stores.md): the first ones in `replicas` are those of the first partition.
+    #[schemars(extend("x-default" = "not replicated by the node"), range(min = 1, max = 8))]
+    pub(crate) duplicates: Key<u8>,
+    /// With `duplicates`: number of partitions of the keys.
+    #[schemars(extend("default" = 1), range(min = 1, max = 64))]
+    pub(crate) partitions: Key<u16>,
+    /// With `duplicates`: the earlier writes that a read reflects: those that every duplicate has
+    /// (`"eventual"`), and those of its session, or what may precede what its session has read, too.
+    #[schemars(extend("default" = "read-your-writes", "enum" = ["read-your-writes", "eventual", "causal"]))]
+    pub(crate) consistency: Key<String>,
+    /// With `duplicates`: the number of them that must have a write before it is acknowledged.
+    #[schemars(extend("default" = "all", "enum" = ["all", "majority", "first"]))]
+    pub(crate) ack: Key<String>,
+    /// With `duplicates`: the writes that are kept, for each partition, until all have them.
+    pub(crate) log: RawLog,
     /// Rules and [bounds](configuration.md#what-a-backends-dispatcher-may-hold) of its dispatcher.
     pub(crate) dispatch: RawDispatch,
     /// The [ramp](guard-rails.md#starting-cold) for a cold cache: a limit on the keys fetched at a
@@ -119,6 +135,17 @@ pub(crate) struct RawShared {
     /// they count as stale (`"bounded"`), or are served until their lifetime ends (`"ttl"`).
     #[schemars(extend("default" = "bounded", "enum" = ["bounded", "ttl"]))]
     pub(crate) without_bus: Key<String>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawLog {
+    /// Writes that are kept; more are refused while no older one may be dropped.
+    #[schemars(extend("default" = 100_000), range(min = 1, max = 10_000_000))]
+    pub(crate) entries: Key<u32>,
+    /// Bytes of their keys and values.
+    #[schemars(extend("default" = "64MiB", "x-min" = "1KiB", "x-max" = "64GiB"))]
+    pub(crate) bytes: Key<ByteSize>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

@@ -29,8 +29,8 @@ use super::units::{ByteSize, Span};
 #[cfg(test)]
 pub(super) use backend::RawTtlRule;
 pub(super) use backend::{
-    RawBackend, RawDeadlineClasses, RawDispatch, RawHedge, RawProbe, RawRamp, RawRetry, RawShared, RawStale,
-    RawWrites,
+    RawBackend, RawDeadlineClasses, RawDispatch, RawHedge, RawLog, RawProbe, RawRamp, RawRetry, RawShared,
+    RawStale, RawWrites,
 };
 pub(super) use cluster::{RawBus, RawBusTls, RawCluster};
 pub(super) use control::{

@@ -9,7 +9,7 @@ use sherwood_cache::DeadlineOptions;
 use sherwood_path::WriteTo;
 use sherwood_store::StoreOptions;
 
-use super::{classes, dispatch, freshness, shared, stores, tickets};
+use super::{classes, dispatch, duplicates, freshness, shared, stores, tickets};
 use crate::meaning::{BackendConfig, Freshness, Writes};
 use crate::problem::{Origin, Problems};
 use crate::raw::{RawBackend, RawFile, RawWrites};
@@ -78,6 +78,7 @@ fn plain() -> BackendConfig {
         freshness: Freshness::default(),
         writes: Writes::default(),
         shared: None,
+        duplicates: None,
         replicas: Vec::new(),
         tickets: Vec::new(),
         spans: SpanRule::default(),
@@ -104,6 +105,7 @@ fn backend(
         deadlines: classes::resolve(raw, problems),
         freshness: freshness::resolve(raw, problems),
         shared: shared::resolve(raw, options.timeout, has_cluster, problems),
+        duplicates: duplicates::resolve(raw, &stores, problems),
         writes: writes(&raw.writes, stores.len(), problems),
         spans: spans(raw, stores.first().map(|store| &store.value), problems),
         replicas: stores.into_iter().map(|store| store.value).collect(),

@@ -13,6 +13,7 @@ mod cluster;
 mod control;
 mod deadlines;
 mod dispatch;
+mod duplicates;
 mod dynamodb;
 mod freshness;
 mod guard;

@@ -81,6 +81,7 @@ fn every_configuration_key_is_in_the_example_file() {
     assert_eq!(present(&below(&backends, "stale")), keys::<RawStale>());
     assert_eq!(present(&below(&backends, "writes")), keys::<RawWrites>());
     assert_eq!(present(&below(&backends, "shared")), keys::<RawShared>());
+    assert_eq!(present(&below(&backends, "log")), keys::<RawLog>());
     let dispatch = below(&backends, "dispatch");
     let mut shown = present(&dispatch);
     // These are other names of keys in `retry`, and refused beside them.

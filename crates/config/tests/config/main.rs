@@ -149,8 +149,8 @@ mod meaning {
         assert_eq!(
             names,
             [
-                "catalog", "prices", "similar", "measured", "sessions", "profiles", "regions", "items",
-                "products", "people", "orders"
+                "catalog", "prices", "similar", "measured", "sessions", "profiles", "regions", "accounts",
+                "items", "products", "people", "orders"
             ]
         );
         let [catalog, prices, similar, ..] = &config.backends[..] else { panic!("three backends") };
@@ -178,13 +178,13 @@ mod meaning {
         );
         let initial: Vec<u64> = config.partitions.iter().map(|partition| partition.initial_bytes).collect();
         // The others have equal shares, to the byte.
-        let share = (448_u64 << 20) / 10;
-        assert!(initial.len() == 22 && initial[0].abs_diff(64 << 20) <= 1, "{initial:?}");
-        assert!(initial[1..11].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
-        let share = (512_u64 << 20) / 11;
-        assert!(initial[11..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (448_u64 << 20) / 11;
+        assert!(initial.len() == 24 && initial[0].abs_diff(64 << 20) <= 1, "{initial:?}");
+        assert!(initial[1..12].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
+        let share = (512_u64 << 20) / 12;
+        assert!(initial[12..].iter().all(|bytes| bytes.abs_diff(share) <= 1), "{initial:?}");
         let names: Vec<&str> = config.partitions.iter().map(|partition| partition.name.as_str()).collect();
-        assert_eq!((names[0], names[11]), ("catalog", "gold:catalog"));
+        assert_eq!((names[0], names[12]), ("catalog", "gold:catalog"));
     }
 
     #[test]
@@ -401,6 +401,7 @@ mod meaning {
 mod access;
 mod classes;
 mod cluster;
+mod duplicates;
 mod forms;
 mod freshness;
 #[path = "../../../listener/tests/common/missing.rs"]

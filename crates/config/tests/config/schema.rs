@@ -85,6 +85,8 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
     let backend = "[[backend]]\nname = 'a'\ntimeout = '1m'\n";
     let tenant = "[[tenant]]\nname = 't'\n";
     let store = "store.kind = 'kv'\nstore.path = 'a'\n";
+    let replicated =
+        format!("{backend}replicas = [{{ kind = 'memcached', address = 'a:1' }}]\nduplicates = 1\n");
     let cluster =
         "[cluster]\nname = 's'\nnode = 'a'\nnodes = ['a']\nbus = { servers = ['nats://[::1]:1'] }\n";
     Some(match table {
@@ -95,7 +97,9 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
             let bind = if name == "permissions" { "unix:/a" } else { "127.0.0.1:1" };
             format!("{backend}{store}[[listener]]\nbind = '{bind}'\nbackend = 'a'\nmode = 'write-through'\n")
         }
+        "Backend" if ["partitions", "consistency", "ack"].contains(&name) => replicated,
         "Backend" => backend.to_owned(),
+        "Log" => format!("{replicated}[backend.log]\n"),
         "TtlRule" => format!("{backend}[[backend.ttl_rules]]\nprefix = 'a'\n"),
         "Stale" => format!("{backend}[backend.stale]\n"),
         "Writes" => format!("{backend}{store}[backend.writes]\n"),
