@@ -1,10 +1,11 @@
 //! Duplicates that are lost, found again, repaired and read again.
 
+use std::cmp::Reverse;
 use std::hash::Hash;
 
 use sherwood_model::Instant;
 
-use super::duplicate::{DuplicateState, Marker};
+use super::duplicate::{Duplicate, DuplicateState, Marker};
 use super::{BATCH_ENTRIES_MAX, Log, LogAction};
 
 impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
@@ -49,7 +50,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
         self.is_open = true;
         let of_present = self.duplicates.iter().enumerate().filter(|(_, one)| known(one.state));
-        let furthest = of_present.max_by_key(|(index, one)| (one.marker, std::cmp::Reverse(*index)));
+        let furthest = of_present.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
         let (source, marker) = furthest.map_or((0, None), |(index, one)| (index, one.marker));
         let last = marker.map_or(0, |marker| marker.sent);
         self.base = (last, marker.map(|marker| Marker { applied: last, ..marker }));
@@ -95,8 +96,24 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         (one.applied, one.differs, one.due) = (0, true, Instant::NEVER);
     }
 
+    /// Takes the duplicate with the latest marker as right, if none has kept its data or can be
+    /// repaired: none is left to copy from. It makes the changes again that the log still has.
+    fn adopt_if_all_differ(&mut self) {
+        let waits = |one: &Duplicate| matches!(one.state, DuplicateState::Copying { from: None, .. });
+        if !self.is_open || !self.duplicates.iter().all(waits) {
+            return;
+        }
+        let latest =
+            self.duplicates.iter_mut().enumerate().max_by_key(|(index, one)| (one.marker, Reverse(*index)));
+        if let Some((_, one)) = latest {
+            one.applied = self.entries.first() - 1;
+            (one.state, one.due, one.differs) = (DuplicateState::Behind, Instant::NEVER, false);
+        }
+    }
+
     /// Begins the copies that wait for a duplicate to copy from.
     pub(super) fn begin_copies(&mut self) {
+        self.adopt_if_all_differ();
         let current = self.duplicates.iter().position(|one| one.state == DuplicateState::Current);
         let Some(from) = current else { return };
         let base = self.duplicates[from].applied;
