@@ -183,6 +183,31 @@ fn every_one_line_reply_of_the_server_is_parsed_by_the_client() {
 }
 
 #[test]
+fn flags_and_remaining_time_of_a_meta_value_are_parsed() {
+    let value = |flags, remaining_s| Reply::MetaValue { flags, remaining_s, value: b"ab" };
+    for (line, expected) in [
+        ("VA 2 f4294967295 t98", value(u32::MAX, Some(98))),
+        ("VA 2 kk1 t-1 f7 s2", value(7, None)),
+        ("VA 2", value(0, None)),
+    ] {
+        assert_eq!(replies(format!("{line}\r\nab\r\n").as_bytes()), [expected]);
+    }
+    assert_eq!(replies(b"EN\r\nHD\r\n"), [Reply::MetaMiss, Reply::MetaDone]);
+    for line in ["VA 2 f-1", "VA 2 f4294967296", "VA 2 t-2", "VA 2 tx", "VA x f1"] {
+        let parsed = client::parse(format!("{line}\r\nab\r\n").as_bytes(), 10).map(drop);
+        assert_eq!(parsed, Err(client::ReplyError::Unknown(line.to_owned())));
+    }
+}
+
+#[test]
+fn meta_requests_of_the_client_name_the_wanted_parts_of_an_item() {
+    let mut bytes = Vec::new();
+    client::meta_item(&mut bytes, Key::new(b"k").unwrap());
+    client::meta_exists(&mut bytes, Key::new(b"k").unwrap());
+    assert_eq!(bytes, b"mg k f t v\r\nmg k\r\n");
+}
+
+#[test]
 fn memcached_key_with_a_space_or_a_control_character_is_refused() {
     for bytes in [&b""[..], b"a b", b"a\r\nquit", b"a\n", b"\0", b"\x7f", &[b'k'; 251]] {
         assert!(Key::new(bytes).is_err(), "{bytes:?}");

@@ -183,7 +183,7 @@ impl<'a> From<memcached::Reply<'a>> for Answer<'a> {
         match reply {
             Reply::Value { .. } => Self::Found,
             Reply::End => Self::End,
-            Reply::MetaValue(_) => Self::Next(true),
+            Reply::MetaValue { .. } => Self::Next(true),
             Reply::MetaMiss => Self::Next(false),
             Reply::Stored | Reply::MetaDone => Self::Stored,
             Reply::NotStored => Self::Refused { kind: "NOT_STORED", text: b"" },

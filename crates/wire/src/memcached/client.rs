@@ -100,6 +100,22 @@ pub fn meta_get(out: &mut Vec<u8>, key: Key<'_>, within_ms: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends `mg <key> f t v`: a read of one item with its client flags and the time for which it
+/// stays, answered by [`Reply::MetaValue`] or [`Reply::MetaMiss`].
+pub fn meta_item(out: &mut Vec<u8>, key: Key<'_>) {
+    out.extend_from_slice(b"mg ");
+    out.extend_from_slice(key.0);
+    out.extend_from_slice(b" f t v\r\n");
+}
+
+/// Appends `mg <key>`: asks for the existence of an item, answered by [`Reply::MetaDone`] or
+/// [`Reply::MetaMiss`].
+pub fn meta_exists(out: &mut Vec<u8>, key: Key<'_>) {
+    out.extend_from_slice(b"mg ");
+    out.extend_from_slice(key.0);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends `ms <key> <size> U<ms>` and the value: a store of a key that is read with this deadline,
 /// answered by [`Reply::MetaDone`] or an error. `missed` says that it follows a miss for which the
 /// reader has waited past its deadline (flag `d`).
@@ -241,7 +257,15 @@ pub enum Reply<'a> {
         value: &'a [u8],
     },
     /// `VA`: the value that a meta command has read.
-    MetaValue(&'a [u8]),
+    MetaValue {
+        /// The client flags of the item; 0 if they were not requested.
+        flags: u32,
+        /// Seconds for which the item stays; none if it does not expire, or they were not
+        /// requested.
+        remaining_s: Option<u64>,
+        /// The value of the item.
+        value: &'a [u8],
+    },
     /// `EN`: a meta command has found no item.
     MetaMiss,
     /// `HD`: a meta command has succeeded, without a value.
@@ -382,8 +406,15 @@ fn meta_value<'a>(
     start: usize,
     bytes_max: u32,
 ) -> Result<Progress<'a>, ReplyError> {
-    let bytes = unsigned(Words::of(line).get(1)).ok_or_else(|| unknown(line))?;
-    block(buf, start, bytes, bytes_max, Reply::MetaValue)
+    let words = Words::of(line);
+    let bytes = unsigned(words.get(1)).ok_or_else(|| unknown(line))?;
+    let returned = |flag| (2..words.count()).find_map(|at| words.get(at).strip_prefix(&[flag]));
+    let flags = returned(b'f').map_or(Some(0), flags).ok_or_else(|| unknown(line))?;
+    let remaining_s = match returned(b't') {
+        None | Some(b"-1") => None,
+        Some(seconds) => Some(unsigned(seconds).ok_or_else(|| unknown(line))?),
+    };
+    block(buf, start, bytes, bytes_max, |value| Reply::MetaValue { flags, remaining_s, value })
 }
 
 /// Parses the value of `bytes` bytes that begins at `start`, and its line end.
