@@ -29,28 +29,37 @@ const CLOSE_REASON_TIMEOUT: Duration = Duration::from_millis(100);
 /// answers those that are still in the queue.
 pub(super) async fn run<E: Exchange>(link: Arc<Link<E>>, mut queue: mpsc::Receiver<Queued<E>>) {
     match open(&link).await {
-        Ok(mut driver) => {
-            let ended = driver.serve(&link, &mut queue).await;
-            // Read before this connection leaves the pool, so that the one that takes its place is
-            // one of those that the returned operations may use.
-            let opened = link.opened.load(Ordering::Relaxed);
-            // Closed before the operations are failed: a caller that learns of the failure must not
-            // find this connection in the pool.
-            queue.close();
-            driver.fail(&ended, opened);
-            let refused = driver.refused;
-            drop(driver);
-            match refused {
-                // The server would refuse the next connection as well.
-                true => answer_all(&mut queue, |_| Failed::Cause(ended.clone())).await,
-                false => answer_all(&mut queue, |operation| Failed::Returned { operation, opened }).await,
-            }
-        }
+        Ok(driver) => drop(run_opened(driver, &link, queue).await),
         Err(cause) => {
             queue.close();
-            answer_all(&mut queue, |_| Failed::Cause(cause.clone())).await;
+            answer_all(&mut queue, |_| Failed::Ended(cause.clone())).await;
         }
     }
+}
+
+/// Executes the operations in `queue` until the connection ends, and returns the cause of its end,
+/// once those that are still in the queue are answered.
+pub(super) async fn run_opened<E: Exchange>(
+    mut driver: Driver<E>,
+    link: &Link<E>,
+    mut queue: mpsc::Receiver<Queued<E>>,
+) -> Cause {
+    let ended = driver.serve(link, &mut queue).await;
+    // Read before this connection leaves the pool, so that the one that takes its place is one of
+    // those that the returned operations may use.
+    let opened = link.opened.load(Ordering::Relaxed);
+    // Closed before the operations are failed: a caller that learns of the failure must not find
+    // this connection in the pool.
+    queue.close();
+    driver.fail(&ended, opened);
+    let refused = driver.refused;
+    drop(driver);
+    match refused {
+        // The server would refuse the next connection as well.
+        true => answer_all(&mut queue, |_| Failed::Ended(ended.clone())).await,
+        false => answer_all(&mut queue, |operation| Failed::Returned { operation, opened }).await,
+    }
+    ended
 }
 
 /// Fails the operations in a connection's closed queue, including those just being put into it.
@@ -65,7 +74,7 @@ async fn answer_all<E: Exchange>(
 
 /// Opens a connection. If the server refuses the password and there is a new one, tries once more
 /// with the new one.
-async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
+pub(super) async fn open<E: Exchange>(link: &Link<E>) -> Result<Driver<E>, Cause> {
     let Some(password) = &link.password else { return greeted(link, None).await };
     let shown = password.current();
     match greeted(link, Some(&shown)).await {
@@ -154,7 +163,7 @@ impl<E: Exchange> Driver<E> {
         match (answer.try_recv(), exchanged) {
             (Ok(Ok(_)), _) => Ok(()),
             // The server's answer is more specific than the end of the connection after it.
-            (Ok(Err(Failed::Cause(cause))), _) | (_, Err(cause)) => Err(cause),
+            (Ok(Err(Failed::Cause(cause) | Failed::Ended(cause))), _) | (_, Err(cause)) => Err(cause),
             (Ok(Err(Failed::Returned { .. })) | Err(_), Ok(())) => {
                 unreachable!("it was sent, and it is answered")
             }
@@ -307,7 +316,7 @@ impl<E: Exchange> Driver<E> {
         {
             if start >= self.written {
                 let cause = protocol::<E>(endpoint, "an answer to a request that was not sent".to_owned());
-                let _ = reply.send(Err(Failed::Cause(cause.clone())));
+                let _ = reply.send(Err(Failed::Ended(cause.clone())));
                 return Err(cause);
             }
             match &answer {
@@ -350,7 +359,7 @@ impl<E: Exchange> Driver<E> {
                 operation.may_be_sent_again &= is_unsent;
                 Failed::Returned { operation, opened }
             } else {
-                Failed::Cause(cause.clone())
+                Failed::Ended(cause.clone())
             };
             let _ = reply.send(Err(failed));
         }

@@ -23,8 +23,13 @@
 //! answered before. All returned operations share one connection, which was opened after the broken
 //! one ended, since other existing connections may be about to end too. A new connection is opened
 //! by the next call that needs one.
+//!
+//! A [`Session`] is a connection of its own, beside those of the pool, for operations whose order
+//! matters.
 
 mod connection;
+#[cfg(test)]
+mod session;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,8 +158,10 @@ struct Queued<E: Exchange> {
 
 /// The reason why an operation was not answered.
 enum Failed<E: Exchange> {
-    /// The operation failed with this cause.
+    /// The server answered that the operation failed with this cause.
     Cause(Cause),
+    /// The connection ended with this cause before the answer, or could not be opened.
+    Ended(Cause),
     /// The connection ended, and the operation may be sent on one whose number is above `opened`.
     Returned { operation: Operation<E>, opened: u64 },
 }
@@ -227,7 +234,7 @@ impl<E: Exchange> Pool<E> {
                 Err(mpsc::error::SendError(queued)) => queued.operation,
                 Ok(()) => match answer.await {
                     Ok(Ok(answer)) => return Ok(answer),
-                    Ok(Err(Failed::Cause(cause))) => return Err(cause),
+                    Ok(Err(Failed::Cause(cause) | Failed::Ended(cause))) => return Err(cause),
                     Ok(Err(Failed::Returned { operation, opened })) => {
                         after = opened;
                         operation

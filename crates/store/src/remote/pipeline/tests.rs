@@ -14,7 +14,7 @@ use super::*;
 use crate::remote::host::HostPort;
 
 #[derive(Debug, PartialEq, Eq)]
-struct Letter;
+pub(super) struct Letter;
 
 impl pipeline::Exchange for Letter {
     type Answer = Result<u8, Cause>;
@@ -70,17 +70,17 @@ fn letter(letter: u8) -> Operation<Letter> {
     Operation::new(Access::Read, Bytes::copy_from_slice(&[letter]), 1, Letter)
 }
 
-fn write(letter: u8) -> Operation<Letter> {
+pub(super) fn write(letter: u8) -> Operation<Letter> {
     Operation::new(Access::Write, Bytes::copy_from_slice(&[letter]), 1, Letter)
 }
 
-struct Fixture {
+pub(super) struct Fixture {
     server: TcpListener,
-    pool: Pool<Letter>,
+    pub(super) pool: Pool<Letter>,
 }
 
 impl Fixture {
-    async fn new(options: RemoteOptions) -> Self {
+    pub(super) async fn new(options: RemoteOptions) -> Self {
         Self::greeting(options, Vec::new).await
     }
 
@@ -94,7 +94,7 @@ impl Fixture {
         Self { server, pool: Pool::new(endpoint, &options, None, Box::new(move |_| greeting())) }
     }
 
-    async fn accept(&self) -> TcpStream {
+    pub(super) async fn accept(&self) -> TcpStream {
         self.server.accept().await.unwrap().0
     }
 
@@ -112,19 +112,19 @@ impl Fixture {
     }
 }
 
-fn one_connection() -> RemoteOptions {
+pub(super) fn one_connection() -> RemoteOptions {
     RemoteOptions { connections_max: 1, ..RemoteOptions::default() }
 }
 
 /// Reads requests of `count` letters from the client.
-async fn letters(stream: &mut TcpStream, count: usize) -> String {
+pub(super) async fn letters(stream: &mut TcpStream, count: usize) -> String {
     let mut read = vec![0; count];
     stream.read_exact(&mut read).await.unwrap();
     String::from_utf8(read).unwrap()
 }
 
 /// Polls a call once, so that it starts and waits for its answer.
-async fn start<F: Future + Unpin>(call: &mut F) {
+pub(super) async fn start<F: Future + Unpin>(call: &mut F) {
     let pending = poll_fn(|cx| Poll::Ready(std::pin::Pin::new(&mut *call).poll(cx).is_pending())).await;
     assert!(pending, "nothing answers yet");
 }
@@ -340,7 +340,7 @@ async fn answer_to_a_request_that_is_not_sent_yet_is_a_protocol_error() {
     assert_eq!(serve.await.label(), "protocol");
     let labels = answers.iter_mut().map(|answer| match answer.try_recv().unwrap() {
         Ok(letter) => letter.to_string(),
-        Err(Failed::Cause(cause)) => cause.label().to_owned(),
+        Err(Failed::Cause(cause) | Failed::Ended(cause)) => cause.label().to_owned(),
         Err(Failed::Returned { .. }) => "returned".to_owned(),
     });
     assert_eq!(labels.collect::<Vec<_>>(), ["65", "protocol"]);
