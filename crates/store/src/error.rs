@@ -82,6 +82,10 @@ pub enum Attempt {
     Delete,
     /// A check that the store answers, which also identifies it.
     Check,
+    /// The opening of a connection that is not one of the store's pool.
+    Connect,
+    /// A walk through all keys of the store.
+    Walk,
 }
 
 impl fmt::Display for Attempt {
@@ -92,6 +96,8 @@ impl fmt::Display for Attempt {
             Self::Put => f.write_str("put a key"),
             Self::Delete => f.write_str("delete a key"),
             Self::Check => f.write_str("look"),
+            Self::Connect => f.write_str("open a connection"),
+            Self::Walk => f.write_str("list the keys"),
         }
     }
 }

@@ -15,6 +15,9 @@
 //! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
 //! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`] and [`StoreKind::DynamoDb`].
 //!
+//! Redis and memcached can be duplicates of a replicated logical store: [`Duplicate`] has a server
+//! make changes in their order, and lists and copies its items.
+//!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.
 //!
@@ -39,6 +42,7 @@
 
 mod clock;
 mod compute;
+mod duplicate;
 mod embedded;
 mod error;
 mod escape;
@@ -56,6 +60,10 @@ mod store;
 mod synthetic;
 
 pub use compute::{BytesOfKey, ValueBytes};
+pub use duplicate::{
+    Applied, ChangeConnection, CopyConnection, Duplicate, Item, ItemPage, KeyChange, KeyPages, MARKER_KEY,
+    PAGE_KEYS_MAX,
+};
 pub use embedded::{open, open_compute};
 pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};
 pub use limit::{Limit, LimitError, Limits};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sherwood_model::Tags;
 
-use crate::{Attempt, Limit, LimitError, Limits, StoreError};
+use crate::{Attempt, Duplicate, Limit, LimitError, Limits, StoreError};
 
 /// A boxed future, so that stores of all kinds share one trait object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -95,6 +95,12 @@ pub trait Store: Send + Sync + 'static {
     /// store whose kind reports none, which is the default. Calls that were dropped before their
     /// answer are not included.
     fn consumed_units(&self) -> Option<ConsumedUnits> {
+        None
+    }
+
+    /// The store as a duplicate of a replicated logical store; none, which is the default, if its
+    /// kind cannot be one.
+    fn as_duplicate(&self) -> Option<&dyn Duplicate> {
         None
     }
 

@@ -10,6 +10,7 @@
 //! receive the answer to another.
 
 mod asking;
+mod changes;
 mod dynamodb;
 mod host;
 mod http;

@@ -28,7 +28,6 @@
 //! matters.
 
 mod connection;
-#[cfg(test)]
 mod session;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -44,6 +43,8 @@ use super::options::RemoteOptions;
 use super::secret::Password;
 use super::socket::Endpoint;
 use crate::Cause;
+
+pub(crate) use session::{Answer, Sent, Session};
 
 /// A request in flight that reads its own reply, in the protocol of a connector.
 pub(crate) trait Exchange:

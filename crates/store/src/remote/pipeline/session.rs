@@ -69,6 +69,30 @@ impl<E: Exchange> Session<E> {
         }
     }
 
+    /// Executes operations in their order, without waiting for the answer to one before the next.
+    ///
+    /// # Errors
+    /// The first refusal, of the server or in place of an operation, or the cause of the end of the
+    /// connection.
+    pub(crate) async fn call_all(
+        &mut self,
+        operations: impl Iterator<Item = Result<Operation<E>, Cause>>,
+    ) -> Result<Vec<E::Outcome>, Cause> {
+        let mut sent = Vec::new();
+        for operation in operations {
+            sent.push(self.send(operation?).await);
+        }
+        let mut outcomes = Vec::with_capacity(sent.len());
+        for one in sent {
+            match one.answer().await {
+                Answer::Done(outcome) => outcomes.push(outcome),
+                Answer::Refused(cause) => return Err(cause),
+                Answer::Ended => return Err(self.ended().await),
+            }
+        }
+        Ok(outcomes)
+    }
+
     /// Waits for the end of the connection and returns its cause. May be dropped and called again.
     pub(crate) async fn ended(&mut self) -> Cause {
         if self.ended.is_none() {

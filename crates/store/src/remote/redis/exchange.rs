@@ -6,6 +6,7 @@ use bytes::Bytes;
 use sherwood_wire::pipeline::{self, Step};
 use sherwood_wire::resp::client::{self, Progress, Reply};
 
+use super::scan::ScanReply;
 use crate::escape::message_bytes;
 use crate::remote::Each;
 use crate::remote::pipeline::Exchange;
@@ -43,6 +44,10 @@ enum Expected {
     Number,
     /// A byte string such as the server's version, which the caller reads as UTF-8 text.
     Text,
+    /// A status that answers a question, such as a type.
+    Word,
+    /// A part of the answer to `SCAN`.
+    Scan(ScanReply),
 }
 
 /// The result of a request to Redis: the values of an `MGET`, a text or a number.
@@ -52,6 +57,8 @@ pub(crate) struct Outcome {
     pub(super) values: Vec<Each>,
     pub(super) text: String,
     pub(super) number: i64,
+    /// The keys of a `SCAN`.
+    pub(super) keys: Vec<Bytes>,
     /// Times to live in the order of the keys, if they were requested.
     ttls: Vec<Result<Option<Duration>, Cause>>,
 }
@@ -82,6 +89,15 @@ impl Request {
 
     pub(super) fn text(value_bytes_max: u64) -> Self {
         Self::new(Expected::Text, 0, value_bytes_max)
+    }
+
+    pub(super) fn word() -> Self {
+        Self::new(Expected::Word, 0, 0)
+    }
+
+    /// Expects the cursor and the keys of a `SCAN`; the cursor becomes the text of the outcome.
+    pub(super) fn scan() -> Self {
+        Self::new(Expected::Scan(ScanReply::default()), 0, sherwood_wire::resp::BULK_BYTES_MAX)
     }
 
     pub(super) fn values(keys: usize, with_ttls: bool, value_bytes_max: u64) -> Self {
@@ -137,21 +153,7 @@ impl pipeline::Exchange for Request {
             (Expected::Values(keys), Reply::Array(len)) if len == *keys => {
                 self.expected = Expected::Left(len)
             }
-            (Expected::Ok, Reply::Simple(b"OK")) => return Ok(self.done(used)),
-            (Expected::Number, Reply::Integer(number)) => {
-                self.outcome.number = number;
-                return Ok(self.done(used));
-            }
-            (Expected::Text, Reply::Bulk(text)) => {
-                self.outcome.text = String::from_utf8_lossy(text).into_owned();
-                return Ok(self.done(used));
-            }
-            // An error in place of the whole reply.
-            (Expected::Values(_) | Expected::Ok | Expected::Number | Expected::Text, Reply::Error(text)) => {
-                self.failed.get_or_insert(refusal(text));
-                return Ok(self.done(used));
-            }
-            (_, reply) => return Err(format!("an unexpected {}", named(&reply))),
+            (_, reply) => return self.read_single(reply, used),
         }
         Ok(self.after(used))
     }
@@ -184,6 +186,34 @@ impl Exchange for Request {
 }
 
 impl Request {
+    /// Reads a part of a reply that is not an array of values, or an error in place of any reply.
+    fn read_single(&mut self, reply: Reply<'_>, used: usize) -> Result<Step<Result<Outcome, Cause>>, String> {
+        match (&mut self.expected, reply) {
+            (Expected::Ok, Reply::Simple(b"OK")) => {}
+            (Expected::Number, Reply::Integer(number)) => self.outcome.number = number,
+            (Expected::Text, Reply::Bulk(text)) => {
+                self.outcome.text = String::from_utf8_lossy(text).into_owned();
+            }
+            (Expected::Word, Reply::Simple(word)) => self.outcome.text = message_bytes(word),
+            (Expected::Scan(ScanReply::Whole), Reply::Error(text)) => {
+                self.failed.get_or_insert(refusal(text));
+            }
+            (Expected::Scan(part), reply) => {
+                if !part.read(&reply, &mut self.outcome).map_err(|()| unexpected(&reply))? {
+                    return Ok(Step::Used(used));
+                }
+            }
+            (
+                Expected::Values(_) | Expected::Ok | Expected::Number | Expected::Text | Expected::Word,
+                Reply::Error(text),
+            ) => {
+                self.failed.get_or_insert(refusal(text));
+            }
+            (_, reply) => return Err(unexpected(&reply)),
+        }
+        Ok(self.done(used))
+    }
+
     fn done(&mut self, used: usize) -> Step<Result<Outcome, Cause>> {
         let outcome = std::mem::take(&mut self.outcome);
         Step::Done(used, self.failed.take().map_or(Ok(outcome), Err))
@@ -254,7 +284,7 @@ impl Request {
                 self.outcome.values.push(Err(exceeded));
             }
             Expected::Text => self.failed = Some(exceeded),
-            Expected::Values(_) | Expected::Ok | Expected::Number => {
+            Expected::Values(_) | Expected::Ok | Expected::Number | Expected::Word | Expected::Scan(_) => {
                 return Err(format!("a text of {bytes} bytes in place of an answer"));
             }
         }
@@ -287,6 +317,10 @@ fn announced(input: &[u8]) -> Option<u64> {
     let end = window.windows(2).position(|pair| pair == b"\r\n")?;
     let length = sherwood_wire::resp::integer(&line[..end])?;
     u64::try_from(length).ok().filter(|&length| length <= sherwood_wire::resp::BULK_BYTES_MAX)
+}
+
+fn unexpected(reply: &Reply<'_>) -> String {
+    format!("an unexpected {}", named(reply))
 }
 
 /// Names the type of a reply without its bytes, which may be a user's value.

@@ -4,29 +4,35 @@
 //! each key is sent before it: a value may then be newer than its time to live, but not older.
 //! Clusters are not supported: the redirection of a cluster is an error with a remedy.
 
+mod commands;
 mod exchange;
+mod scan;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
 use sherwood_wire::resp::client;
 
+use commands::RedisCommands;
 use exchange::{Outcome, Request};
+use scan::Scan;
 
+use super::changes::{Commands, Connection, Stored};
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
 use super::pipeline::{Access, Operation, Pool};
 use super::secret::{Password, Secret};
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
+use crate::{
+    Attempt, BoxFuture, Cause, ChangeConnection, CopyConnection, Duplicate, Found, KeyAnswers, KeyPages,
+    OpenCause, Report, Store, StoreError, StoreKind,
+};
 
 /// Default port of Redis.
 pub(super) const PORT: u16 = 6379;
-
-/// Longest key in bytes that Redis accepts.
-const KEY_BYTES_MAX: usize = 512 << 20;
 
 /// Options of a Redis or Valkey server.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -87,9 +93,8 @@ impl RedisOptions {
 pub(crate) struct Redis {
     name: Arc<str>,
     pool: Pool<Request>,
-    key_prefix: Bytes,
+    commands: RedisCommands,
     ttl_of_server: bool,
-    write_ttl: Option<Bytes>,
     value_bytes_max: u64,
     db: u16,
     details: Vec<String>,
@@ -114,9 +119,12 @@ impl Redis {
         Ok(Self {
             name: name.into(),
             pool: Pool::new(endpoint, remote, password, Box::new(greeting)),
-            key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
+            commands: RedisCommands {
+                key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
+                write_ttl: write_ttl_s.map(|seconds| Duration::from_secs(seconds.into())),
+                value_bytes_max: remote.value_bytes_max,
+            },
             ttl_of_server: *ttl_of_server,
-            write_ttl: write_ttl_s.map(|seconds| seconds.to_string().into()),
             value_bytes_max: remote.value_bytes_max,
             db: *db,
             details,
@@ -125,11 +133,6 @@ impl Redis {
 
     async fn send(&self, access: Access, request: Bytes, exchange: Request) -> Result<Outcome, Cause> {
         self.pool.call(Operation::new(access, request, 1, exchange)).await
-    }
-
-    /// Adds the store's configured prefix to a key.
-    fn prefixed(&self, key: Bytes) -> Bytes {
-        if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
     }
 
     async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
@@ -148,7 +151,7 @@ impl Redis {
 
     /// Reads one or more keys by an `MGET`.
     async fn read_some(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, Cause> {
-        let keys: Vec<Bytes> = keys.into_iter().map(|key| self.prefixed(key)).collect();
+        let keys: Vec<Bytes> = keys.into_iter().map(|key| self.commands.prefixed(&key)).collect();
         let mut out = self.ttl_requests(&keys);
         client::mget(&mut out, keys.iter().map(|key| &key[..]));
         let exchange = Request::values(keys.len(), self.ttl_of_server, self.value_bytes_max);
@@ -178,21 +181,9 @@ impl Redis {
         out
     }
 
-    async fn write(&self, key: Bytes, value: Bytes) -> Result<(), Cause> {
-        let key = self.prefixed(key);
-        let refused = |what, bytes, max| Err(Cause::Refused { what, bytes, min: 0, max });
-        let value_bytes_max = usize::try_from(self.value_bytes_max).unwrap_or(usize::MAX);
-        if key.len() > KEY_BYTES_MAX {
-            return refused("key", key.len(), KEY_BYTES_MAX);
-        }
-        if value.len() > value_bytes_max {
-            return refused("value", value.len(), value_bytes_max);
-        }
-        let request = match &self.write_ttl {
-            Some(seconds) => request(&[b"SET", &key, &value, b"EX", seconds]),
-            None => request(&[b"SET", &key, &value]),
-        };
-        self.send(Access::Write, request, Request::ok()).await.map(drop)
+    async fn write(&self, key: &[u8], value: &[u8]) -> Result<(), Cause> {
+        let stored = Stored { value, flags: 0, ttl: self.commands.write_ttl() };
+        self.pool.call(self.commands.set(key, stored)?).await.map(drop)
     }
 
     async fn report(&self) -> Result<Report, Cause> {
@@ -230,7 +221,7 @@ impl Store for Redis {
     /// False if times to live are both written and read: a read may return another one than the
     /// write set.
     fn answers_as_written(&self) -> bool {
-        !(self.ttl_of_server && self.write_ttl.is_some())
+        !(self.ttl_of_server && self.commands.write_ttl.is_some())
     }
 
     fn get_many(&self, keys: Vec<Bytes>) -> BoxFuture<'_, Result<Vec<Option<Found>>, StoreError>> {
@@ -246,19 +237,46 @@ impl Store for Redis {
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move { self.named(Attempt::Put, self.write(key, value).await) })
+        Box::pin(async move { self.named(Attempt::Put, self.write(&key, &value).await) })
     }
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        let request = request(&[b"DEL", &self.prefixed(key)]);
         Box::pin(async move {
-            let removed = self.send(Access::Write, request, Request::number()).await;
+            let removed = self.pool.call(self.commands.removal(&key)).await;
             self.named(Attempt::Delete, removed.map(drop))
         })
     }
 
+    fn as_duplicate(&self) -> Option<&dyn Duplicate> {
+        Some(self)
+    }
+
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
         Box::pin(async move { self.named(Attempt::Check, self.report().await) })
+    }
+}
+
+impl Duplicate for Redis {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
+        Box::pin(async move {
+            let connection = Connection::open(&self.name, &self.commands, &self.pool).await?;
+            Ok(Box::new(connection) as Box<dyn ChangeConnection>)
+        })
+    }
+
+    fn connect_for_copy(&self) -> BoxFuture<'_, Result<Box<dyn CopyConnection>, StoreError>> {
+        Box::pin(async move {
+            let connection = Connection::open(&self.name, &self.commands, &self.pool).await?;
+            Ok(Box::new(connection) as Box<dyn CopyConnection>)
+        })
+    }
+
+    fn walk(&self) -> BoxFuture<'_, Result<Box<dyn KeyPages>, StoreError>> {
+        Box::pin(async move {
+            let session = self.named(Attempt::Connect, self.pool.session().await)?;
+            let scan = Scan::new(Arc::clone(&self.name), session, self.commands.key_prefix.clone());
+            Ok(Box::new(scan) as Box<dyn KeyPages>)
+        })
     }
 }
 
