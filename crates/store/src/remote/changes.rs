@@ -52,7 +52,6 @@ pub(crate) trait Commands: Clone + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored<'a> {
     pub(crate) value: &'a [u8],
-    #[expect(dead_code, reason = "only memcached has flags")]
     pub(crate) flags: u32,
     /// Time to live, more than zero; none if the value does not expire.
     pub(crate) ttl: Option<Duration>,

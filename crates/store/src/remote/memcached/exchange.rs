@@ -1,5 +1,7 @@
 //! Replies of a memcached server, read line by line.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sherwood_wire::memcached::client::{self, Progress, Reply, ReplyError};
 use sherwood_wire::pipeline::{self, Step};
@@ -19,8 +21,10 @@ const ITEM_BYTES_MAX: u64 = 1 << 30;
 
 /// A request in flight to memcached, by the command that was sent.
 pub(crate) enum Request {
-    /// `get` of some keys, on one or more lines.
+    /// `get` of some keys, on one or more lines, or `mg` of each.
     Values(Values),
+    /// `mg` of a key without its value.
+    Exists,
     /// A `set`, answered by an acknowledgement.
     Stored,
     /// A `delete`, answered by an acknowledgement.
@@ -37,10 +41,13 @@ pub(crate) struct Outcome {
     /// The result of each key of a `get`.
     pub(super) values: Vec<Each>,
     pub(super) text: String,
+    /// True if the item asked for exists.
+    pub(super) is_there: bool,
 }
 
-/// The state of reading the reply to a `get`.
+/// The state of reading the replies to a `get`, or to the `mg` of each key.
 pub(crate) struct Values {
+    /// The keys of a `get`, whose replies name theirs. Empty for `mg`.
     keys: Vec<Bytes>,
     found: Vec<Each>,
     /// The first position at which the key of the next value is searched for: memcached answers in
@@ -60,12 +67,20 @@ pub(crate) struct Values {
 
 impl Request {
     pub(super) fn values(keys: Vec<Bytes>, value_bytes_max: u32) -> Self {
-        let (found, lines) = (vec![Ok(None); keys.len()], keys.len().div_ceil(KEYS_PER_LINE_MAX));
-        let next = 0;
+        let (found, lines) = (keys.len(), keys.len().div_ceil(KEYS_PER_LINE_MAX));
+        Self::of_lines(keys, found, lines, value_bytes_max)
+    }
+
+    /// Expects the reply to one `mg` for each key.
+    pub(super) fn items(keys: usize, value_bytes_max: u32) -> Self {
+        Self::of_lines(Vec::new(), keys, keys, value_bytes_max)
+    }
+
+    fn of_lines(keys: Vec<Bytes>, found: usize, lines: usize, value_bytes_max: u32) -> Self {
         Self::Values(Values {
             keys,
-            found,
-            next,
+            found: vec![Ok(None); found],
+            next: 0,
             lines,
             value_bytes_max,
             bytes: 0,
@@ -91,6 +106,9 @@ impl pipeline::Exchange for Request {
         let outcome = match (self, reply) {
             (Self::Stored | Self::Login, Reply::Stored)
             | (Self::Deleted, Reply::Deleted | Reply::NotFound) => Ok(Outcome::default()),
+            (Self::Exists, reply @ (Reply::MetaDone | Reply::MetaMiss)) => {
+                Ok(Outcome { is_there: reply == Reply::MetaDone, ..Outcome::default() })
+            }
             (Self::Version, Reply::Version(text)) => {
                 Ok(Outcome { text: message_bytes(text), ..Outcome::default() })
             }
@@ -131,7 +149,12 @@ impl Values {
             Ok(Progress::Reply { consumed, reply }) => (consumed, reply),
             Err(ReplyError::ValueTooLarge { bytes, bytes_max }) if bytes <= ITEM_BYTES_MAX => {
                 let line = input.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-                let at = self.place(input[..line].split(|&byte| byte == b' ').nth(1).unwrap_or_default())?;
+                let at = match self.keys.is_empty() {
+                    true => self.next_item()?,
+                    false => {
+                        self.place(input[..line].split(|&byte| byte == b' ').nth(1).unwrap_or_default())?
+                    }
+                };
                 self.found[at] = Err(Cause::TooLarge { bytes_max: bytes_max.into() });
                 self.skipped = true;
                 return Ok(Step::Used(line + bytes as usize));
@@ -139,8 +162,16 @@ impl Values {
             Err(error) => return Err(error.to_string()),
         };
         match reply {
-            Reply::Value { key, flags, value, .. } => self.value(key, flags, value)?,
-            Reply::End => self.lines -= 1,
+            Reply::Value { key, flags, value, .. } if !self.keys.is_empty() => {
+                let at = self.place(key)?;
+                self.value(at, value, flags, None);
+            }
+            Reply::End if !self.keys.is_empty() => self.lines -= 1,
+            Reply::MetaValue { value, flags, remaining_s } => {
+                let at = self.next_item()?;
+                self.value(at, value, flags, remaining_s.map(Duration::from_secs));
+            }
+            Reply::MetaMiss => _ = self.next_item()?,
             reply => {
                 // An error in place of the values and the `END` of one line.
                 let cause = refusal(&reply).ok_or_else(|| unexpected(&reply))?;
@@ -148,12 +179,17 @@ impl Values {
                 self.lines -= 1;
             }
         }
+        Ok(self.after(consumed))
+    }
+
+    /// The step after `consumed` bytes: the next line, or the end of the reply.
+    fn after(&mut self, consumed: usize) -> Step<Result<Outcome, Cause>> {
         if self.lines > 0 {
-            return Ok(Step::Used(consumed));
+            return Step::Used(consumed);
         }
         let values = std::mem::take(&mut self.found);
-        let outcome = Outcome { values, text: String::new() };
-        Ok(Step::Done(consumed, self.failed.take().map_or(Ok(outcome), Err)))
+        let outcome = Outcome { values, ..Outcome::default() };
+        Step::Done(consumed, self.failed.take().map_or(Ok(outcome), Err))
     }
 
     /// Reads the line end of a value that was skipped.
@@ -163,19 +199,27 @@ impl Values {
             return Err("a value that is longer or shorter than it announced".to_owned());
         }
         self.skipped = false;
-        Ok(Step::Used(LINE_END.len()))
+        Ok(self.after(LINE_END.len()))
     }
 
-    fn value(&mut self, key: &[u8], flags: u32, value: &[u8]) -> Result<(), String> {
-        let at = self.place(key)?;
+    fn value(&mut self, at: usize, value: &[u8], flags: u32, good_for: Option<Duration>) {
         let bytes = self.bytes + value.len() as u64;
         self.found[at] = if bytes > self.value_bytes_max.into() {
             Err(Cause::TooLarge { bytes_max: self.value_bytes_max.into() })
         } else {
             self.bytes = bytes;
-            Ok(Some(Found { flags, ..Found::from(Bytes::copy_from_slice(value)) }))
+            Ok(Some(Found { flags, good_for, ..Found::from(Bytes::copy_from_slice(value)) }))
         };
-        Ok(())
+    }
+
+    /// Returns the position of the item that the next reply to an `mg` is about.
+    fn next_item(&mut self) -> Result<usize, String> {
+        if !self.keys.is_empty() {
+            return Err("the reply to an `mg` in place of that to a `get`".to_owned());
+        }
+        let at = self.next;
+        (self.next, self.lines) = (at + 1, self.lines - 1);
+        Ok(at)
     }
 
     /// Finds the position of a value's key among the requested keys: the next equal key without a
@@ -194,7 +238,7 @@ impl Values {
 const LINE_END: &[u8] = b"\r\n";
 
 /// The cause of a reply that is an error; none if it is another reply.
-fn refusal(reply: &Reply<'_>) -> Option<Cause> {
+pub(super) fn refusal(reply: &Reply<'_>) -> Option<Cause> {
     Some(match reply {
         Reply::ClientError(text)
             if text.starts_with(b"unauthenticated") || text.starts_with(b"authentication") =>

@@ -4,24 +4,33 @@
 //! A key that memcached cannot hold, of more than 250 bytes or with a blank in it, is absent when
 //! read and refused when written.
 
+mod commands;
+mod dump;
 mod exchange;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use sherwood_wire::memcached::client::{self, Answer, Item, Key, KeyError};
-use sherwood_wire::memcached::{Exptime, KEY_BYTES_MAX, StorageVerb};
+use sherwood_wire::memcached::client::{self, Answer, Item, Key};
+use sherwood_wire::memcached::{Exptime, StorageVerb};
 
+use commands::MemcachedCommands;
+use dump::Dump;
 use exchange::{Outcome, Request};
 
+use super::changes::{Commands, Connection, Stored};
 use super::host::HostPort;
 use super::options::{self, RemoteOptions};
 use super::pipeline::{Access, Operation, Pool};
 use super::secret::{Password, Secret};
 use super::socket::Endpoint;
 use super::{CHECK_KEY, Each, all, named_each};
-use crate::{Attempt, BoxFuture, Cause, Found, KeyAnswers, OpenCause, Report, Store, StoreError, StoreKind};
+use crate::{
+    Attempt, BoxFuture, Cause, ChangeConnection, CopyConnection, Duplicate, Found, KeyAnswers, KeyPages,
+    OpenCause, Report, Store, StoreError, StoreKind,
+};
 
 /// Default port of memcached.
 pub(super) const PORT: u16 = 11211;
@@ -91,9 +100,9 @@ impl MemcachedOptions {
 pub(crate) struct Memcached {
     name: Arc<str>,
     pool: Pool<Request>,
-    key_prefix: Bytes,
-    exptime: Exptime,
+    commands: MemcachedCommands,
     value_bytes_max: u32,
+    answer_timeout: Duration,
     details: Vec<String>,
 }
 
@@ -111,13 +120,18 @@ impl Memcached {
                 .map(|password| Operation::new(Access::Write, login(&user, password), 1, Request::Login));
             login.into_iter().collect()
         };
+        // The validated range ends below 4 GiB.
+        let value_bytes_max = u32::try_from(remote.value_bytes_max).unwrap_or(u32::MAX);
         Ok(Self {
             name: name.into(),
             pool: Pool::new(endpoint, remote, password, Box::new(greeting)),
-            key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
-            exptime: Exptime(write_ttl_s.map_or(0, i64::from)),
-            // The validated range ends below 4 GiB.
-            value_bytes_max: u32::try_from(remote.value_bytes_max).unwrap_or(u32::MAX),
+            commands: MemcachedCommands {
+                key_prefix: Bytes::copy_from_slice(key_prefix.as_bytes()),
+                write_ttl: write_ttl_s.map(|seconds| Duration::from_secs(seconds.into())),
+                value_bytes_max,
+            },
+            value_bytes_max,
+            answer_timeout: remote.answer_timeout(),
             details,
         })
     }
@@ -141,15 +155,10 @@ impl Memcached {
         StoreError::new(Arc::clone(&self.name), StoreKind::Memcached, attempt, cause)
     }
 
-    /// Adds the store's configured prefix to a key.
-    fn prefixed(&self, key: Bytes) -> Bytes {
-        if self.key_prefix.is_empty() { key } else { [&self.key_prefix[..], &key].concat().into() }
-    }
-
     /// The key that is read to check the server; only the prefix if that leaves no room for a key.
     fn check_key(&self) -> Bytes {
-        let key = self.prefixed(CHECK_KEY.into());
-        if Key::new(&key).is_ok() { key } else { self.key_prefix.clone() }
+        let key = self.commands.prefixed(CHECK_KEY.as_bytes());
+        if Key::new(&key).is_ok() { key } else { self.commands.key_prefix.clone() }
     }
 
     async fn read(&self, keys: Vec<Bytes>) -> Result<Vec<Each>, StoreError> {
@@ -158,7 +167,7 @@ impl Memcached {
         let mut places = Vec::with_capacity(keys.len());
         let mut sent = Vec::with_capacity(keys.len());
         for (at, key) in keys.into_iter().enumerate() {
-            let key = self.prefixed(key);
+            let key = self.commands.prefixed(&key);
             if Key::new(&key).is_ok() {
                 places.push(at);
                 sent.push(key);
@@ -188,27 +197,18 @@ impl Memcached {
         Ok(self.send(attempt, Access::Read, request, Request::Version).await?.text)
     }
 
-    async fn write(&self, key: Bytes, value: Bytes) -> Result<(), StoreError> {
-        let key = self.prefixed(key);
-        let accepted = checked(&key).map_err(|cause| self.error(Attempt::Put, cause))?;
-        if value.len() > self.value_bytes_max as usize {
-            let max = self.value_bytes_max as usize;
-            let cause = Cause::Refused { what: "value", bytes: value.len(), min: 0, max };
-            return Err(self.error(Attempt::Put, cause));
-        }
-        let mut request = Vec::with_capacity(value.len() + 2 * KEY_BYTES_MAX);
-        let item = Item { value: &value, flags: 0, exptime: self.exptime };
-        client::store(&mut request, StorageVerb::Set, accepted, item, Answer::Expected);
-        self.send(Attempt::Put, Access::Write, request, Request::Stored).await.map(drop)
+    async fn write(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let stored = Stored { value, flags: 0, ttl: self.commands.write_ttl() };
+        let operation = self.commands.set(key, stored).map_err(|cause| self.error(Attempt::Put, cause))?;
+        self.call(Attempt::Put, operation).await.map(drop)
     }
 
-    async fn remove(&self, key: Bytes) -> Result<(), StoreError> {
-        let key = self.prefixed(key);
-        // Such a key cannot exist.
-        let Ok(accepted) = Key::new(&key) else { return Ok(()) };
-        let mut request = Vec::new();
-        client::delete(&mut request, accepted, Answer::Expected);
-        self.send(Attempt::Delete, Access::Write, request, Request::Deleted).await.map(drop)
+    async fn remove(&self, key: &[u8]) -> Result<(), StoreError> {
+        match self.commands.delete(key) {
+            Some(operation) => self.call(Attempt::Delete, operation).await.map(drop),
+            // Such a key cannot exist.
+            None => Ok(()),
+        }
     }
 }
 
@@ -231,11 +231,15 @@ impl Store for Memcached {
     }
 
     fn put(&self, key: Bytes, value: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.write(key, value))
+        Box::pin(async move { self.write(&key, &value).await })
     }
 
     fn delete(&self, key: Bytes) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(self.remove(key))
+        Box::pin(async move { self.remove(&key).await })
+    }
+
+    fn as_duplicate(&self) -> Option<&dyn Duplicate> {
+        Some(self)
     }
 
     fn check(&self) -> BoxFuture<'_, Result<Report, StoreError>> {
@@ -248,14 +252,27 @@ impl Store for Memcached {
     }
 }
 
-/// Checks that memcached can hold `key`: its length and its bytes.
-fn checked(key: &[u8]) -> Result<Key<'_>, Cause> {
-    Key::new(key).map_err(|error| match error {
-        KeyError::Length(bytes) => Cause::Refused { what: "key", bytes, min: 1, max: KEY_BYTES_MAX },
-        KeyError::Byte { .. } => Cause::Unsupported {
-            reason: "memcached has no keys with blanks or control characters; encode such keys before they are written",
-        },
-    })
+impl Duplicate for Memcached {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
+        Box::pin(async move {
+            let connection = Connection::open(&self.name, &self.commands, &self.pool).await?;
+            Ok(Box::new(connection) as Box<dyn ChangeConnection>)
+        })
+    }
+
+    fn connect_for_copy(&self) -> BoxFuture<'_, Result<Box<dyn CopyConnection>, StoreError>> {
+        Box::pin(async move {
+            let connection = Connection::open(&self.name, &self.commands, &self.pool).await?;
+            Ok(Box::new(connection) as Box<dyn CopyConnection>)
+        })
+    }
+
+    fn walk(&self) -> BoxFuture<'_, Result<Box<dyn KeyPages>, StoreError>> {
+        Box::pin(async move {
+            let dump = Dump::begin(self).await.map_err(|cause| self.error(Attempt::Walk, cause))?;
+            Ok(Box::new(dump) as Box<dyn KeyPages>)
+        })
+    }
 }
 
 /// The request that logs in: a `set` whose value is user and password.

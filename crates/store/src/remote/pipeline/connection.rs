@@ -155,6 +155,11 @@ impl<E: Exchange> Driver<E> {
         }
     }
 
+    /// Returns the socket of a connection that has executed its greeting and nothing since.
+    pub(super) fn into_io(self) -> Box<dyn Io> {
+        self.read.unsplit(self.write)
+    }
+
     /// Executes one operation of the greeting, with no other in flight.
     async fn greet(&mut self, link: &Link<E>, operation: Operation<E>) -> Result<(), Cause> {
         let (reply, mut answer) = oneshot::channel();

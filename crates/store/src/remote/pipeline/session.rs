@@ -9,6 +9,8 @@ use tokio::task::JoinHandle;
 use super::connection::{open, run_opened};
 use super::{Counted, Exchange, Failed, Operation, Pool, QUEUE_MAX, Queued};
 use crate::Cause;
+use crate::remote::host::HostPort;
+use crate::remote::socket::Io;
 
 /// A connection that is used by one caller and not replaced when it ends.
 ///
@@ -110,6 +112,11 @@ impl<E: Exchange> Drop for Session<E> {
 }
 
 impl<E: Exchange> Pool<E> {
+    /// Address of the server.
+    pub(crate) fn address(&self) -> &HostPort {
+        &self.link.endpoint.address
+    }
+
     /// Opens a connection with its greeting, which is not one of the pool's and not counted there.
     ///
     /// # Errors
@@ -120,6 +127,14 @@ impl<E: Exchange> Pool<E> {
         let link = Arc::clone(&self.link);
         let task = tokio::spawn(async move { run_opened(driver, &link, operations).await });
         Ok(Session { queue, task, ended: None, weight: Arc::default() })
+    }
+
+    /// Opens a connection as [`session`](Self::session) does, and returns its socket.
+    ///
+    /// # Errors
+    /// As [`session`](Self::session).
+    pub(crate) async fn socket(&self) -> Result<Box<dyn Io>, Cause> {
+        Ok(open(&self.link).await?.into_io())
     }
 }
 
