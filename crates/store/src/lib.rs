@@ -16,7 +16,7 @@
 //! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`] and [`StoreKind::DynamoDb`].
 //!
 //! Redis and memcached can be duplicates of a replicated logical store: [`Duplicate`] has a server
-//! make changes in their order, and lists and copies its items.
+//! make changes in their order, and [`copy`] copies its contents to another one.
 //!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.
@@ -61,8 +61,8 @@ mod synthetic;
 
 pub use compute::{BytesOfKey, ValueBytes};
 pub use duplicate::{
-    Applied, ChangeConnection, CopyConnection, Duplicate, Item, ItemPage, KeyChange, KeyPages, MARKER_KEY,
-    PAGE_KEYS_MAX,
+    Applied, ChangeConnection, Copied, CopyConnection, Duplicate, Item, ItemPage, KeyChange, KeyPages,
+    MARKER_KEY, PAGE_KEYS_MAX, copy,
 };
 pub use embedded::{open, open_compute};
 pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};

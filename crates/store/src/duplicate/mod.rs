@@ -9,7 +9,7 @@
 //!   another connection;
 //! - the *marker*, an opaque record of the driver that the server keeps under [`MARKER_KEY`] beside
 //!   the data, and by which the driver tells later what the server has;
-//! - a copy of the contents of one server to another.
+//! - a [`copy`] of the contents of one server to another.
 //!
 //! ```text
 //!   log ──▶ driver ── apply ──▶ ChangeConnection ──marker, then changes──▶ server
@@ -29,11 +29,15 @@
 //! - memcached removes items, and perhaps the marker, when it has no memory for others, unless it
 //!   runs with `-M`. Redis does so with each `maxmemory-policy` but `noeviction`.
 
+mod copy;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::{BoxFuture, Store, StoreError};
+
+pub use copy::{Copied, copy};
 
 /// Key of the marker, after the store's key prefix. The key is reserved: no item may use it.
 pub const MARKER_KEY: &str = "sherwood.log.marker";
