@@ -10,9 +10,12 @@
 //! - a read of a server that only closes idle connections does not fail;
 //! - every call ends, and once the store is dropped, no connection is left.
 //!
+//! Those of a connection for changes in their order are stated in [`batches`].
+//!
 //! `SEED=n cargo test -p sherwood-store --lib simulation` replays a seed and writes its events to
 //! the terminal.
 
+mod batches;
 mod server;
 mod world;
 
@@ -31,8 +34,19 @@ const OCCURRENCES_MIN: u64 = 100;
 
 #[test]
 fn every_call_gets_its_own_answer_or_an_error_though_connections_end_at_any_byte() {
+    for_each_seed(SEEDS, world::live, MUST_HAPPEN);
+}
+
+#[test]
+fn changes_reported_as_made_were_made_in_order_though_connections_end_at_any_byte() {
+    for_each_seed(SEEDS, batches::live, batches::MUST_HAPPEN);
+}
+
+/// Runs a simulation with each seed below `seeds`, or with that of the environment, and checks that
+/// the events in `must_happen` occur often enough.
+fn for_each_seed(seeds: u64, live: fn(u64, bool) -> Seen, must_happen: &[&str]) {
     if let Ok(seed) = env::var("SEED") {
-        world::live(seed.parse().expect("SEED is a number"), true);
+        live(seed.parse().expect("SEED is a number"), true);
         return;
     }
     let (next, total) = (AtomicU64::new(0), Mutex::new(Seen::new()));
@@ -40,14 +54,14 @@ fn every_call_gets_its_own_answer_or_an_error_though_connections_end_at_any_byte
         let mut seen = Seen::new();
         loop {
             let seed = next.fetch_add(1, Relaxed);
-            if seed >= SEEDS {
+            if seed >= seeds {
                 break;
             }
-            match catch_unwind(AssertUnwindSafe(|| world::live(seed, false))) {
+            match catch_unwind(AssertUnwindSafe(|| live(seed, false))) {
                 Ok(one) => one.iter().for_each(|(what, count)| *seen.entry(what).or_default() += count),
                 Err(panic) => {
                     // The other threads can stop.
-                    next.store(SEEDS, Relaxed);
+                    next.store(seeds, Relaxed);
                     eprintln!(
                         "seed {seed} failed; SEED={seed} cargo test -p sherwood-store --lib simulation replays it"
                     );
@@ -65,7 +79,7 @@ fn every_call_gets_its_own_answer_or_an_error_though_connections_end_at_any_byte
     });
     let total = total.into_inner().expect("no panics while held");
     let rare: Vec<_> =
-        MUST_HAPPEN.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < OCCURRENCES_MIN).collect();
+        must_happen.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < OCCURRENCES_MIN).collect();
     assert!(rare.is_empty(), "events too rare to test the invariants: {rare:?} in {total:?}");
 }
 

@@ -45,6 +45,8 @@ struct Data {
     /// Number of times that each write was received, and that it was executed. A write is
     /// identified by its value, a removal by its key.
     writes: BTreeMap<Vec<u8>, (u32, u32)>,
+    /// The writes that were executed, in their order.
+    executed: Vec<Vec<u8>>,
 }
 
 /// A fault of one answer.
@@ -77,6 +79,21 @@ impl Server {
     /// Returns the number of times that a write was executed.
     pub(super) fn done(&self, name: &[u8]) -> u32 {
         self.data().writes.get(name).map_or(0, |&(_, done)| done)
+    }
+
+    /// Returns the writes that were executed, in their order.
+    pub(super) fn executed(&self) -> Vec<Vec<u8>> {
+        self.data().executed.clone()
+    }
+
+    /// Returns the value of a key.
+    pub(super) fn value(&self, key: &str) -> Option<Vec<u8>> {
+        self.data().values.get(key.as_bytes()).cloned()
+    }
+
+    /// Returns the number of times that a write was received.
+    pub(super) fn received(&self, name: &[u8]) -> u32 {
+        self.data().writes.get(name).map_or(0, |&(received, _)| received)
     }
 
     /// Returns the largest number of times that any one write was received.
@@ -264,6 +281,13 @@ impl Server {
                 }
                 answer.bytes.extend_from_slice(b"END\r\n");
             }
+            Command::Meta(meta) => match data.values.get(meta.key.text()) {
+                None => answer.bytes.extend_from_slice(b"EN\r\n"),
+                Some(value) => {
+                    answer.bytes.extend_from_slice(format!("VA {} f0 t-1\r\n", value.len()).as_bytes());
+                    answer.value(value, draw);
+                }
+            },
             Command::Storage(Storage { key, value, .. }) => {
                 data.values.insert(key.to_vec(), value.to_vec());
                 answer.plain(b"STORED\r\n", &[b"END\r\n", b"DELETED\r\n", b"TOUCHED\r\n"], draw);
@@ -282,7 +306,10 @@ impl Data {
     fn receive(&mut self, name: &[u8], is_done: bool) {
         let (received, done) = self.writes.entry(name.to_vec()).or_default();
         *received += 1;
-        *done += u32::from(is_done);
+        if is_done {
+            *done += 1;
+            self.executed.push(name.to_vec());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
 use super::super::simulated::{Draw, End, Faults, Network, Seen};
@@ -14,7 +15,7 @@ use super::server::{Mode, Protocol, Server, value};
 use crate::{Fault, KeyAnswer, Store, StoreError};
 
 /// Time within which every call ends: more than any server waits.
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest size of a value in bytes; the value of [`LARGE`] is larger.
 const VALUE_BYTES_MAX: u64 = 1 << 10;
@@ -33,22 +34,25 @@ const WRITTEN: [&str; 3] = ["written", "written-1", "written-2"];
 /// # Panics
 /// If an invariant does not hold.
 pub(super) fn live(seed: u64, is_told: bool) -> Seen {
+    runtime().block_on(run(seed, is_told))
+}
+
+/// Creates a runtime with a paused clock.
+pub(super) fn runtime() -> Runtime {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(run(seed, is_told))
+    runtime.expect("a runtime")
 }
 
 async fn run(seed: u64, is_told: bool) -> Seen {
     let mut draw = Draw::new(seed);
-    let protocol = draw.one_of(&[Protocol::Redis, Protocol::Memcached]);
-    let mode = draw.one_of(&[Mode::Healthy, Mode::Healthy, Mode::Breaking, Mode::Refusing, Mode::Lying]);
-    let server = Arc::new(Server::new(protocol, mode, Duration::from_millis(30) + draw.ms(30)));
+    let server = server(&mut draw);
     FIXED.iter().for_each(|key| server.store(key, value(key, 0)));
     server.store(LARGE, vec![b'v'; VALUE_BYTES_MAX as usize + 9]);
     let network = network(&server, &mut draw, is_told);
     let _entered = network.enter();
     let connections_max = 1 + draw.below(3) as u16;
     let world = World {
-        store: store(protocol, connections_max, &mut draw),
+        store: store(server.protocol, connections_max, &mut draw),
         server: Arc::clone(&server),
         network: network.clone(),
         writes: AtomicUsize::new(0),
@@ -65,13 +69,20 @@ async fn run(seed: u64, is_told: bool) -> Seen {
     network.seen()
 }
 
-fn network(server: &Arc<Server>, draw: &mut Draw, is_told: bool) -> Network {
+pub(super) fn server(draw: &mut Draw) -> Arc<Server> {
+    let protocol = draw.one_of(&[Protocol::Redis, Protocol::Memcached]);
+    let mode = draw.one_of(&[Mode::Healthy, Mode::Healthy, Mode::Breaking, Mode::Refusing, Mode::Lying]);
+    Arc::new(Server::new(protocol, mode, Duration::from_millis(30) + draw.ms(30)))
+}
+
+pub(super) fn network(server: &Arc<Server>, draw: &mut Draw, is_told: bool) -> Network {
     let breaks = server.mode == Mode::Breaking;
     let admit = Box::new(move |draw: &mut Draw| {
         if !breaks {
             return Some(Faults::NONE);
         }
-        let mut cut = |percent| draw.chance(percent).then(|| 1 + draw.below(300));
+        let most = draw.one_of(&[30, 300, 3_000]);
+        let mut cut = |percent| draw.chance(percent).then(|| 1 + draw.below(most));
         let (to_client, to_server) = (cut(30), cut(30));
         let end = draw.one_of(&[End::Closed, End::Reset]);
         (!draw.chance(5)).then_some(Faults { to_client, to_server, end })
@@ -84,7 +95,7 @@ fn network(server: &Arc<Server>, draw: &mut Draw, is_told: bool) -> Network {
     Network::new(draw.split(), admit, serve, is_told, false)
 }
 
-fn store(protocol: Protocol, connections_max: u16, draw: &mut Draw) -> Box<dyn Store> {
+pub(super) fn store(protocol: Protocol, connections_max: u16, draw: &mut Draw) -> Box<dyn Store> {
     let remote = RemoteOptions {
         connections_max,
         value_bytes_max: VALUE_BYTES_MAX,
