@@ -26,15 +26,15 @@ fn memcached(address: String) -> Arc<dyn Store> {
 }
 
 /// A connection of an operator.
-struct Operator(TcpStream);
+pub(crate) struct Operator(TcpStream);
 
 impl Operator {
-    async fn at(server: &Server) -> Self {
+    pub(crate) async fn at(server: &Server) -> Self {
         Self(TcpStream::connect(server.address()).await.unwrap())
     }
 
     /// Sends a command and returns its answer up to `end`.
-    async fn say(&mut self, command: &str, end: &str) -> String {
+    pub(crate) async fn say(&mut self, command: &str, end: &str) -> String {
         self.0.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
         let mut said = String::new();
         while !said.ends_with(end) {

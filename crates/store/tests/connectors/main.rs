@@ -15,6 +15,7 @@ mod certificates;
 mod changes;
 mod database_faults;
 mod databases;
+mod duplicates;
 mod dynamodb;
 mod faults;
 mod gate;
