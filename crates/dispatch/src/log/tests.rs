@@ -154,3 +154,31 @@ fn change_that_every_duplicate_refuses_takes_no_effect() {
     assert_eq!((states(&log), log.unsettled(&"a")), (vec![DuplicateState::Current; 2], None));
     assert!(!ends.iter().any(|action| matches!(action, LogAction::Copy { .. })), "{ends:?}");
 }
+
+#[test]
+fn duplicate_with_the_latest_marker_is_taken_as_right_if_all_have_lost_their_data() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    for number in 1..=6 {
+        assert_eq!(log.append(now, "a", number, 1), Ok(u64::from(number)));
+        complete(&mut log, now);
+    }
+    [0, 1].map(|duplicate| log.handle_broken(now, duplicate));
+    let landed = now + OPTIONS.landing;
+    for duplicate in [0, 1] {
+        actions(&mut log);
+        assert!(states(&log).iter().all(|state| !state.is_written()), "the other may have its data");
+        for now in [now, landed] {
+            log.handle_timeout(now);
+            log.handle_inspected(now, duplicate, Ok(None));
+        }
+    }
+    let steps = actions(&mut log);
+    assert!(steps.iter().any(|step| matches!(step, LogAction::Apply { duplicate: 0, .. })), "{steps:?}");
+    log.handle_applied(landed, 0, BatchEnd::Answered(&[]));
+    let steps = complete(&mut log, landed);
+    assert!(steps.contains(&LogAction::Copy { from: 0, to: 1 }), "{steps:?}");
+    log.handle_copied(landed, 1, true);
+    complete(&mut log, landed);
+    assert_eq!(states(&log), [DuplicateState::Current; 2]);
+}
