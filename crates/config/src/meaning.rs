@@ -214,8 +214,8 @@ pub struct BackendConfig {
     /// `shared`: the terms on which the nodes of the cluster cache its values; none if each node
     /// caches them on its own.
     pub shared: Option<SharedTerms>,
-    /// `duplicates`: the replicas as duplicates of partitions of the keys; none if the node does not
-    /// replicate its writes in order.
+    /// `duplicates`: the replicas as duplicates of partitions of the keys; none if the node does
+    /// not replicate its writes in order.
     pub duplicates: Option<Duplicates>,
     /// The stores, one per replica, in the order of their ids; empty for a plain cache, at most 64.
     pub replicas: Vec<StoreOptions>,

@@ -1,7 +1,7 @@
 //! The state machine: its inputs and outputs, and the keys it holds. `fetches` has the life of a
-//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `applied` replicas that lag, `leases` the
-//! replica slots that clients hold, `connections` those of several replicas together, `tenants` the
-//! rates of tenants.
+//! fetch, `attempts` that of its attempts, `tier` attempts that wait for any replica, `applied`
+//! replicas that lag, `leases` the replica slots that clients hold, `connections` those of several
+//! replicas together, `tenants` the rates of tenants.
 
 mod applied;
 mod attempts;

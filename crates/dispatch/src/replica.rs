@@ -14,8 +14,8 @@ pub(crate) struct Replica {
     pub(crate) queue: ReplicaQueue,
     /// Number of times that the replica went down.
     pub(crate) downs: u64,
-    /// Sequence number of the latest write that the replica has applied, with all earlier ones; none
-    /// while it is not to be read.
+    /// Sequence number of the latest write that the replica has applied, with all earlier ones;
+    /// none while it is not to be read.
     pub(crate) applied: Option<u64>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct RawBackend {
     #[schemars(extend("default" = 1), range(min = 1, max = 64))]
     pub(crate) partitions: Key<u16>,
     /// With `duplicates`: the earlier writes that a read reflects: those that every duplicate has
-    /// (`"eventual"`), and those of its session, or what may precede what its session has read, too.
+    /// (`"eventual"`), and those of its session, or what may precede what that has read, too.
     #[schemars(extend("default" = "read-your-writes", "enum" = ["read-your-writes", "eventual", "causal"]))]
     pub(crate) consistency: Key<String>,
     /// With `duplicates`: the number of them that must have a write before it is acknowledged.

@@ -119,9 +119,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.tier.as_ref().is_none_or(|tier| tier.queue.has_room())
     }
 
-    /// After a replica has gone down or is not read any more, ends the attempts of the tier's queue that no replica can
-    /// serve any more. A retry may return to the replica at which it failed if that is the only one
-    /// left.
+    /// After a replica has gone down or is not read any more, ends the attempts of the tier's queue
+    /// that no replica can serve any more. A retry may return to the replica at which it failed if
+    /// that is the only one left.
     pub(super) fn end_waits_in_vain(&mut self, now: Instant) {
         let Some(tier) = self.tier.as_mut().filter(|tier| tier.lost_replica) else { return };
         tier.lost_replica = false;

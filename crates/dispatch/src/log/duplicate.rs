@@ -74,6 +74,21 @@ pub enum DuplicateState {
 }
 
 impl DuplicateState {
+    /// Returns the name of the state, for operators.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Current => "current",
+            Self::Joining(_) => "joining",
+            Self::Behind => "behind",
+            Self::Copying { .. } => "copying",
+            Self::Lost => "lost",
+            Self::Found => "found",
+            Self::Inspected(_) => "inspected",
+            Self::Landing => "landing",
+        }
+    }
+
     /// Returns true if entries are sent to the duplicate.
     pub(super) fn is_written(self) -> bool {
         matches!(self, Self::Current | Self::Joining(_) | Self::Behind)

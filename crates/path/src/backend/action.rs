@@ -5,6 +5,7 @@ use std::time::Duration;
 use sherwood_dispatch::{AttemptId, CancelReason, FetchError, Waiters};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, TenantId};
 
+use super::change::Change;
 use super::duplicates::{DuplicateStep, Session};
 use super::key::FetchKey;
 use crate::{ChangedKeys, WriteId, WriteOutcome};
@@ -86,8 +87,8 @@ pub enum Action<K, V, W> {
         write: WriteId,
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
-        /// True if the write was taken with [`Backend::take_write`] or is in a log. If not, it waited too long for
-        /// an earlier write of its key.
+        /// True if the write was taken with [`Backend::take_write`] or is in a log. If not, it
+        /// waited too long for an earlier write of its key.
         ///
         /// [`Backend::take_write`]: super::Backend::take_write
         sent: bool,
@@ -130,15 +131,6 @@ impl Default for WriteOptions {
     fn default() -> Self {
         Self { tenant: TenantId(0), cache_first: false, admit: true }
     }
-}
-
-/// A change to the value of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<V> {
-    /// Stores this value under the key.
-    Put(V),
-    /// Deletes the key.
-    Delete,
 }
 
 /// A write to send to replicas. The answer of each is reported with

@@ -1,6 +1,7 @@
 //! The state machine of one backend.
 
 mod action;
+mod change;
 mod connections;
 mod duplicates;
 mod fill;
@@ -26,7 +27,8 @@ use sherwood_model::{
     BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState, TierWindow,
 };
 
-pub use action::{Action, Change, Invalidation, Write, WriteOptions, WriteOrder};
+pub use action::{Action, Invalidation, Write, WriteOptions, WriteOrder};
+pub use change::Change;
 pub use duplicates::{
     Consistency, DUPLICATES_MAX, DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, Logged,
     LogsStanding, Session, SessionError,

@@ -6,7 +6,8 @@ use sherwood_cache::Access;
 use sherwood_model::{Instant, PartitionId, ReplicaId};
 
 use super::Backend;
-use super::action::{Action, Change, Write, WriteOptions, WriteOrder};
+use super::action::{Action, Write, WriteOptions, WriteOrder};
+use super::change::Change;
 use super::fill::{AnswerCache, replace};
 use super::running::{RunningWrite, Stage};
 use crate::fences::{Begun, Ended};

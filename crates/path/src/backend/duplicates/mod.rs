@@ -1,7 +1,10 @@
 //! Replicated stores: partitions of keys, each with a log of its changes and equal duplicates.
 
+mod parked;
 mod reads;
 mod session;
+mod standing;
+mod step;
 mod steps;
 
 use std::collections::BTreeSet;
@@ -12,12 +15,13 @@ use hashbrown::HashMap;
 use sherwood_dispatch::{Acknowledge, Holders, Log, LogCounts, LogOptions, LogRefused};
 use sherwood_model::{Instant, PartitionId, ReplicaId, SeededState};
 
-use super::action::Change;
+use super::change::Change;
 use super::running::LoggedWrite;
 use crate::WriteId;
-pub(super) use reads::ParkedReads;
+use parked::ParkedReads;
 pub use session::{Consistency, Session, SessionError};
-pub use steps::{DuplicateEvent, DuplicateStanding, DuplicateStep, Logged, LogsStanding};
+pub use standing::{DuplicateStanding, LogsStanding};
+pub use step::{DuplicateEvent, DuplicateStep, Logged};
 
 /// Largest number of duplicates of a partition.
 pub const DUPLICATES_MAX: usize = 8;
@@ -102,7 +106,7 @@ pub(super) struct Duplicates<K, V, W> {
     dues: BTreeSet<(Instant, usize)>,
     /// The entry of each log in `dues`.
     due_of: Vec<Option<Instant>>,
-    pub(super) parked: ParkedReads<K, W>,
+    parked: ParkedReads<K, W>,
 }
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {

@@ -1,4 +1,4 @@
-//! Reads of a replicated store: the duplicates that may be asked, and reads that wait for one.
+//! Reads of a replicated store: sent to the duplicates that may be asked.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -6,41 +6,10 @@ use std::hash::Hash;
 use sherwood_dispatch::{FetchError, Waiters};
 use sherwood_model::{Demand, Instant};
 
+use super::parked::ParkedRead;
 use super::{Consistency, Duplicates, Session};
 use crate::backend::placed::PlacedFetch;
 use crate::backend::{Action, AnswerCache, Backend, FetchKey};
-
-/// A read that waits until a duplicate has applied a change.
-#[derive(Clone, Debug)]
-pub(in crate::backend) struct ParkedRead<K, W> {
-    partition: usize,
-    key: FetchKey<K>,
-    waiter: W,
-    demand: Demand,
-    expires_at: Instant,
-}
-
-/// Reads that wait until a duplicate has applied a change, in the order of their expiries.
-#[derive(Clone, Debug)]
-pub(in crate::backend) struct ParkedReads<K, W>(VecDeque<ParkedRead<K, W>>);
-
-impl<K, W> Default for ParkedReads<K, W> {
-    fn default() -> Self {
-        Self(VecDeque::new())
-    }
-}
-
-impl<K, W> ParkedReads<K, W> {
-    /// The time at which the first of them expires.
-    pub(super) fn next_due(&self) -> Option<Instant> {
-        self.0.front().map(|first| first.expires_at)
-    }
-
-    /// Number of reads that wait.
-    pub(in crate::backend) fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
     /// Returns the partition of a key, and the number that a duplicate must have applied for a read

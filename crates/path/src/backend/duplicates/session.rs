@@ -19,8 +19,8 @@ pub enum Consistency {
     Causal,
 }
 
-/// What a client has done and seen at a replicated store: its later reads must reflect that. It is
-/// carried by the client, as text.
+/// Record of what a client has done and seen at a replicated store: its later reads must reflect
+/// that. The client carries it, as text.
 ///
 /// All changes of a store are numbered in the order in which they were accepted, so that one number
 /// covers all partitions. A session of an earlier process asks for nothing: what its duplicates

@@ -1,92 +1,19 @@
-//! Steps of the logs: what the driver does at a duplicate, and what it reports.
+//! Carries out what logs decide, and takes in what has happened at duplicates.
 
 use std::hash::Hash;
 
 use sherwood_cache::Access;
-use sherwood_dispatch::{BatchEnd, DuplicateState, LogAction, LogCounts, LogEntry, Marker};
-use sherwood_model::{Instant, PartitionId, ReplicaId};
+use sherwood_dispatch::{LogAction, LogEntry};
+use sherwood_model::{Instant, ReplicaId};
 
-use super::Duplicates;
+use super::{DuplicateEvent, DuplicateStanding, DuplicateStep, Duplicates, Logged, LogsStanding};
 use crate::backend::Backend;
-use crate::backend::action::{Action, Change};
+use crate::backend::action::Action;
+use crate::backend::change::Change;
 use crate::backend::fill::{AnswerCache, replace};
 use crate::backend::running::Stage;
 use crate::backend::write::keeps;
 use crate::{WriteId, WriteOutcome};
-
-/// A change in the log of a partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged<V> {
-    /// The change to make to the key's value.
-    pub change: Change<V>,
-    /// The partition of the cache that keeps the value once all duplicates that are read have it.
-    pub(super) keep_in: Option<PartitionId>,
-    /// The number of the change among all changes of the store.
-    pub(super) stamp: u64,
-}
-
-/// An instruction about one duplicate. The steps of a duplicate are carried out in their order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DuplicateStep<K, V> {
-    /// Record the marker there and then make the changes, in their order, over the one connection
-    /// that [`Inspect`](Self::Inspect) opened. Report with [`DuplicateEvent::Applied`].
-    Apply {
-        /// The marker to record before the changes.
-        marker: Marker,
-        /// The changes; none if only the marker is to be recorded.
-        entries: Vec<LogEntry<K, Logged<V>>>,
-    },
-    /// Open a new connection in place of an earlier one, and read the marker. Report with
-    /// [`DuplicateEvent::Inspected`].
-    Inspect,
-    /// Remove the marker, and make the contents equal to those of another replica. Report with
-    /// [`DuplicateEvent::Copied`].
-    Copy {
-        /// The replica to read from.
-        from: ReplicaId,
-    },
-}
-
-/// The end of a step at a duplicate, or of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DuplicateEvent<'a> {
-    /// A batch has ended.
-    Applied(BatchEnd<'a>),
-    /// The connection has ended while nothing was in flight.
-    Broken,
-    /// The marker was read, none if there is none; or it could not be read.
-    Inspected(Result<Option<Marker>, ()>),
-    /// The copy has ended; false if it has failed.
-    Copied(bool),
-}
-
-/// One duplicate of a replicated store, as an operator sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DuplicateStanding {
-    /// The replica.
-    pub replica: ReplicaId,
-    /// The partition of the keys that it has.
-    pub partition: usize,
-    /// Its state.
-    pub state: DuplicateState,
-    /// Number of changes in the log of its partition that it has not applied.
-    pub lag: u64,
-    /// Number of the last change of the partition.
-    pub last: u64,
-}
-
-/// The logs of a replicated store, as an operator sees them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogsStanding {
-    /// Changes in all logs.
-    pub entries: usize,
-    /// Bytes of their keys and values.
-    pub bytes: u64,
-    /// Counts since the start.
-    pub counts: LogCounts,
-    /// The duplicates, in the order of the replicas.
-    pub duplicates: Vec<DuplicateStanding>,
-}
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
     fn standing(&self) -> LogsStanding {
