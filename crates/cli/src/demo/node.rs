@@ -87,6 +87,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         dispatch: dispatch(timeout),
         deadlines: sherwood_cache::DeadlineOptions::ONE,
         writes: Writes::default(),
+        duplicates: None,
         shared: None,
         rules: Rules::default(),
         late_after: None,

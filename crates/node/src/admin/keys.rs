@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::{RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sherwood_model::query_times::{Operation, QueryKind, QueryOutcome};
 use sherwood_model::{BackendId, PartitionId, Tags, TenantId};
-use sherwood_path::{Change, ChangedKeys, Write, WriteOptions, WriteOutcome, WriteRefused};
+use sherwood_path::{Change, ChangedKeys, Session, Write, WriteOptions, WriteOutcome, WriteRefused};
 use sherwood_ports::http::{InPath, InQuery, KEY_BYTES_MAX, Problem, WholeBody, listed};
 use sherwood_store::{Fault, Found};
 
 use crate::backend::BackendDriver;
-use crate::backend::write::WriteError;
+use crate::backend::write::{WriteEnd, WriteError};
 use crate::core::Core;
+use crate::gateway::{Sessions, refused};
 
 /// Query parameters of a request that writes a key.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +34,7 @@ pub(crate) async fn put(
     InPath((name, key)): InPath<(String, String)>,
     writer: Result<InQuery<Writer>, Problem>,
     request: Request,
-) -> Result<StatusCode, Problem> {
+) -> Result<Response, Problem> {
     let (id, backend) = backend_named(&core, &name)?;
     let tenant = tenant(&core, writer, request.uri().query())?;
     let Some(backend) = backend else {
@@ -40,6 +42,7 @@ pub(crate) async fn put(
         return Err(Problem::unprocessable(error));
     };
     check(&key)?;
+    let sessions = Sessions::of(&core, request.headers()).map_err(refused)?;
     let tags = tags(request.headers());
     let bytes_max = core.cache.options().item_bytes_max as usize;
     let WholeBody { bytes, hold } =
@@ -48,8 +51,19 @@ pub(crate) async fn put(
     let partition = core.partition(tenant, id);
     let options = WriteOptions { tenant, ..WriteOptions::default() };
     let write = Write { key: Bytes::from(key), change: Change::Put(value), partition, options };
-    let written = write_timed(&core, backend, partition, write).await;
-    written.map(|()| StatusCode::NO_CONTENT).map_err(|error| problem(&name, &error))
+    let made = write_timed(&core, backend, partition, write).await;
+    let session = made.map_err(|error| problem(&name, &error))?;
+    Ok(done(&core, id, sessions, session))
+}
+
+/// The answer to a write that was made, with the sessions of its client.
+fn done(core: &Core, backend: BackendId, mut sessions: Sessions, made: Option<Session>) -> Response {
+    if let Some(session) = made {
+        sessions.join(backend, session);
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    sessions.add_to(core, &mut response);
+    response
 }
 
 /// Makes a write, and records its time as one of `partition`.
@@ -58,12 +72,12 @@ async fn write_timed(
     backend: &Arc<BackendDriver>,
     partition: Option<PartitionId>,
     write: Write<Bytes, Found>,
-) -> Result<(), WriteError> {
+) -> WriteEnd {
     let operation = if let Change::Put(_) = &write.change { Operation::Set } else { Operation::Delete };
     let begun_at = core.clock.now();
     let written = backend.write_through(write).await;
     let outcome = match &written {
-        Ok(()) => QueryOutcome::Written,
+        Ok(_) => QueryOutcome::Written,
         Err(WriteError::Refused { .. }) => QueryOutcome::Rejected,
         Err(WriteError::Late(_)) => QueryOutcome::Timeout,
         Err(_) => QueryOutcome::Error,
@@ -108,24 +122,26 @@ pub(crate) async fn remove(
     InPath((name, key)): InPath<(String, String)>,
     writer: Result<InQuery<Writer>, Problem>,
     RawQuery(query): RawQuery,
-) -> Result<StatusCode, Problem> {
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let (id, backend) = backend_named(&core, &name)?;
     let tenant = tenant(&core, writer, query.as_deref())?;
+    let sessions = Sessions::of(&core, &headers).map_err(refused)?;
     // A write may fence its key, and a fence keeps a copy of the key.
     check(&key)?;
     let Some(backend) = backend else {
         core.remove_for_all(id, key.as_bytes());
-        return Ok(StatusCode::NO_CONTENT);
+        return Ok(done(&core, id, sessions, None));
     };
     let options = WriteOptions { tenant, ..WriteOptions::default() };
     let announced = Bytes::from(key);
     let write = Write { key: announced.clone(), change: Change::Delete, partition: None, options };
     match write_timed(&core, backend, core.partition(tenant, id), write).await {
-        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Ok(session) => Ok(done(&core, id, sessions, session)),
         // The cache has removed it, which is all there is to do for a read-only backend.
         Err(error) if error.is_read_only() => {
             core.announce(id, ChangedKeys::Key(announced));
-            Ok(StatusCode::NO_CONTENT)
+            Ok(done(&core, id, sessions, None))
         }
         Err(error) => Err(problem(&name, &error)),
     }
@@ -173,6 +189,7 @@ fn problem(backend: &str, error: &WriteError) -> Problem {
             (StatusCode::TOO_MANY_REQUESTS, "rate")
         }
         WriteError::Refused { .. } | WriteError::NoTurn(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+        WriteError::Reserved => (StatusCode::UNPROCESSABLE_ENTITY, "reserved"),
         WriteError::Ended => (StatusCode::SERVICE_UNAVAILABLE, "closed"),
         WriteError::Late(_) => (StatusCode::GATEWAY_TIMEOUT, "timeout"),
         WriteError::Failed { error, .. } => {

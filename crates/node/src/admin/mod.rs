@@ -21,6 +21,7 @@ mod replication;
 mod routes;
 mod standing;
 mod status_page;
+mod stores;
 mod tenants;
 
 use std::sync::Arc;

@@ -11,12 +11,19 @@ use axum::routing::{MethodFilter, on};
 use super::operation::{Operation, Route, document};
 use super::{
     backends, cluster, control, events, exposition, history, hot_keys, invalidate, key_view, keys, mrc,
-    partitions, ready, recording, reload, replication, standing, status_page, tenants,
+    partitions, ready, recording, reload, replication, standing, status_page, stores, tenants,
 };
 use crate::control::{ControlView, DivisionView, ReplicationView, SaidTrade, TenantsView};
 use crate::core::Core;
 use crate::gateway::{self, AskedRequest, RequestAnswer};
 use crate::{dashboard, traces};
+
+/// The reason why keys are not shown.
+const NO_KEYS: &str = "The token has read access only, and may not see clients' keys.";
+/// The meaning of the header of tags.
+const TAGS: &str = "Tags by which the value can be invalidated, separated by commas.";
+/// The meaning of the header of sessions.
+const SESSION: &str = "Sessions at replicated stores, as the last answer had them: `catalog=1f.2a`.";
 
 const TEXT: &str = "text/plain";
 const HTML: &str = "text/html";
@@ -128,6 +135,7 @@ fn requests(routes: Routes) -> Routes {
             gateway::handle,
             op("request", "Runs a request, whose queries are looked up in parallel or in stages")
                 .header("sherwood-deadline-ms", deadline)
+                .header("sherwood-session", SESSION)
                 .takes::<AskedRequest<'static>>()
                 .answers::<RequestAnswer<'static>>()
                 .refuses(400, "The body or a header is malformed; `path` or `header` names the place.")
@@ -155,7 +163,6 @@ fn requests(routes: Routes) -> Routes {
 }
 
 fn keys(routes: Routes) -> Routes {
-    let no_keys = "The token has read access only, and may not see clients' keys.";
     routes
         .get(
             "/v1/hot-keys",
@@ -163,7 +170,7 @@ fn keys(routes: Routes) -> Routes {
             op("hotKeys", "The keys of each partition that are read most, of a sample of the reads")
                 .query::<hot_keys::Asked>()
                 .answers::<Vec<hot_keys::HotKeysView>>()
-                .refuses(403, no_keys)
+                .refuses(403, NO_KEYS)
                 .refuses(404, "The partition is unknown.")
                 .refuses(409, "Another cache holds the partitions."),
         )
@@ -173,7 +180,7 @@ fn keys(routes: Routes) -> Routes {
             op("key", "What the cache holds of a key; counts as no use of it")
                 .query::<key_view::Asked>()
                 .answers::<key_view::KeyView>()
-                .refuses(403, no_keys)
+                .refuses(403, NO_KEYS)
                 .refuses(404, "The backend or tenant is unknown.")
                 .refuses(409, "Another cache holds the partitions.")
                 .refuses(422, "The value is asked for, and several partitions are looked at."),
@@ -183,7 +190,8 @@ fn keys(routes: Routes) -> Routes {
             keys::put,
             op("putKey", "Writes a key to the backend's store, then to the cache")
                 .query::<keys::Writer>()
-                .header("sherwood-tags", "Tags by which the value can be invalidated, separated by commas.")
+                .header("sherwood-tags", TAGS)
+                .header("sherwood-session", SESSION)
                 .takes_with("application/octet-stream")
                 .refuses(404, "The backend or tenant is unknown.")
                 .refuses(413, "The value is too large.")
@@ -198,6 +206,7 @@ fn keys(routes: Routes) -> Routes {
             keys::remove,
             op("deleteKey", "Removes a key from the store, if it accepts changes, and from the cache")
                 .query::<keys::Writer>()
+                .header("sherwood-session", SESSION)
                 .refuses(404, "The backend or tenant is unknown.")
                 .refuses(422, "The store accepts writes, but no deletes.")
                 .refuses(502, "The backend cannot be reached.")
@@ -328,6 +337,11 @@ fn node(routes: Routes) -> Routes {
             op("cluster", "The other nodes of the cluster, and the trust in shared backends")
                 .answers::<cluster::ClusterView>()
                 .refuses(404, "The node has no [cluster]."),
+        )
+        .get(
+            "/v1/stores",
+            stores::list,
+            op("stores", "The replicated stores and their duplicates").answers::<Vec<stores::StoreView>>(),
         )
         .get(
             "/v1/backends",

@@ -6,16 +6,18 @@
 //! deliveries happen outside the lock. A task for each backend wakes the machine up when a timeout
 //! or a probe is due.
 
+mod duplicates;
 pub(crate) mod waiter;
 pub(crate) mod write;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
+use sherwood_config::Duplicates;
 use sherwood_dispatch::{
     AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError,
     RatesInForce, Reply, Stats,
@@ -23,8 +25,8 @@ use sherwood_dispatch::{
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
 use sherwood_path::{
-    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts, Fetched,
-    Invalidation, Rules, Units, WriteId,
+    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts,
+    DuplicateOptions, Fetched, Invalidation, LogsStanding, Rules, Session, Units, WriteId,
 };
 use sherwood_process::clock::Clock;
 use sherwood_process::entropy::Entropy;
@@ -36,6 +38,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
+use crate::backend::duplicates::DuplicateSteps;
 use crate::backend::waiter::Waiter;
 use crate::backend::write::{PendingWrite, Written};
 use crate::cluster::Cluster;
@@ -130,6 +133,8 @@ pub(crate) struct BackendDriver {
     recording: Arc<Recording>,
     /// Times for which keys and writes have waited for their calls.
     times: SharedRecorder,
+    /// Steps for the tasks of the duplicates, if the store has any.
+    steps: DuplicateSteps,
     state: Mutex<State>,
     calls: Mutex<HashMap<AttemptId, RunningCall>>,
     /// The spans of calls that sampled requests wait for; none if no spans are exported.
@@ -152,6 +157,8 @@ pub(crate) struct BackendParts {
     /// Time after which a fetch is late and a query that allows it is answered with a stale value.
     pub(crate) late_after: Duration,
     pub(crate) writes: sherwood_config::Writes,
+    /// The replicas as duplicates; none if they are not kept equal by the node.
+    pub(crate) duplicates: Option<Duplicates>,
     /// The measure of a read and of a write, for tenants.
     pub(crate) units: Units,
     /// Name of the resource that limits tenants' writes, if there is one.
@@ -180,6 +187,8 @@ impl BackendParts {
             settle: self.writes.settle,
             shared: self.cluster.as_ref().and_then(|cluster| cluster.shared(self.id)).cloned(),
             units: self.units,
+            acknowledge: self.duplicates.map(|of| of.acknowledge).unwrap_or_default(),
+            duplicates: self.duplicates.map(|of| duplicate_options(&of)),
             reads_as_written: self.replicas.iter().all(|replica| replica.answers_as_written()),
             ..BackendOptions::new(dispatch, self.replicas.len(), self.partitions.clone())
         }
@@ -206,6 +215,8 @@ impl BackendDriver {
         let (timeout, admit) = (options.timeout, options.admit);
         let calls_at_once_max = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
         let turn_timeout = machine_options.turn_timeout();
+        let has_duplicates = parts.duplicates.is_some();
+        let (steps, queues) = DuplicateSteps::new(if has_duplicates { replicas.len() } else { 0 });
         let machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
         let backend = Arc::new(Self {
             name: parts.name,
@@ -228,6 +239,7 @@ impl BackendDriver {
             cluster: parts.cluster,
             recording: parts.recording,
             times: parts.times,
+            steps,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
             spans: parts.spans.map(Arc::new),
@@ -239,13 +251,41 @@ impl BackendDriver {
             runtime,
         });
         backend.runtime.spawn(Arc::clone(&backend).wake_up());
+        for (replica, steps) in queues.into_iter().enumerate() {
+            let replica = ReplicaId::from_index(replica);
+            backend.runtime.spawn(Arc::clone(&backend).serve_duplicate(replica, steps));
+        }
         Ok(backend)
     }
 
-    /// Fetches keys. Each waiter receives one result, within the backend's timeout.
-    pub(crate) fn fetch(self: &Arc<Self>, demand: &Demand, keys: impl Iterator<Item = (FetchKey, Waiter)>) {
+    /// Fetches keys. Each waiter receives one result, within the backend's timeout. If the store is
+    /// replicated, the values reflect what the session has done and seen.
+    pub(crate) fn fetch(
+        self: &Arc<Self>,
+        demand: &Demand,
+        session: Session,
+        keys: impl Iterator<Item = (FetchKey, Waiter)>,
+    ) {
         let entropy = self.entropy.draw();
-        self.drive(|state, now, cache| state.machine.handle_fetch(now, cache, demand, keys, entropy));
+        self.drive(|state, now, cache| {
+            state.machine.handle_fetch_in_session(now, cache, demand, session, keys, entropy);
+        });
+    }
+
+    /// Returns true if the node keeps the stores equal, as duplicates of partitions.
+    pub(crate) fn is_replicated(&self) -> bool {
+        self.steps.are_any()
+    }
+
+    /// Returns the session of a client that has read what it asked for; none if reads do not count
+    /// at this backend.
+    pub(crate) fn session_of_reader(&self) -> Option<Session> {
+        lock(&self.state).machine.session_of_reader()
+    }
+
+    /// Returns the logs and duplicates of a replicated store; none if it is none.
+    pub(crate) fn logs(&self) -> Option<LogsStanding> {
+        lock(&self.state).machine.logs()
     }
 
     /// Revalidates stale keys that have been answered already.
@@ -403,10 +443,11 @@ impl BackendDriver {
                             cluster.announce(self.id, keys);
                         }
                     }
-                    Action::EndWrite { write, outcome, sent, .. } => {
+                    Action::Duplicate { replica, step } => self.steps.push(replica, step),
+                    Action::EndWrite { write, outcome, sent, session } => {
                         self.written.count(outcome);
                         if let Some(pending) = state.writes.remove(&write) {
-                            pending.end(self, outcome, sent);
+                            pending.end(self, outcome, sent, session);
                         }
                     }
                     Action::Call { attempt, replica, keys, demand, since, timeout } => {
@@ -414,11 +455,7 @@ impl BackendDriver {
                             Some(_) => state.machine.begin_wait(attempt),
                             None => None,
                         };
-                        let span = self.spans.as_ref().and_then(|spans| {
-                            spans.start(now, replica, keys.len(), |see| {
-                                state.machine.observe_call(attempt, |waiter| see(waiter.span()))
-                            })
-                        });
+                        let span = self.start_span(&state, now, attempt, replica, keys.len());
                         let (replicas, expires_at) = (Candidates { replica, other }, now + timeout);
                         calls.push(StartedCall { attempt, replicas, keys, demand, since, expires_at, span });
                     }
@@ -436,6 +473,20 @@ impl BackendDriver {
         calls.into_iter().for_each(|call| self.call(call));
         actions.into_iter().for_each(|action| self.carry_out(action));
         result
+    }
+
+    /// Starts the span of a call if a sampled request waits for it.
+    fn start_span(
+        &self,
+        state: &State,
+        now: Instant,
+        attempt: AttemptId,
+        replica: ReplicaId,
+        keys: usize,
+    ) -> Option<Arc<AttemptSpan>> {
+        self.spans
+            .as_ref()?
+            .start(now, replica, keys, |see| state.machine.observe_call(attempt, |waiter| see(waiter.span())))
     }
 
     fn carry_out(self: &Arc<Self>, action: Action<Bytes, Found, Waiter>) {
@@ -457,10 +508,11 @@ impl BackendDriver {
             Action::Deliver { result, waiters, .. } => {
                 waiters.into_iter().for_each(|waiter| waiter.tell(result.clone()));
             }
-            Action::Duplicate { .. } => unreachable!("no store has duplicates"),
-            Action::Call { .. } | Action::StartWrite(_) | Action::Announce(_) | Action::EndWrite { .. } => {
-                unreachable!("calls and writes are taken under the lock")
-            }
+            Action::Call { .. }
+            | Action::StartWrite(_)
+            | Action::Announce(_)
+            | Action::Duplicate { .. }
+            | Action::EndWrite { .. } => unreachable!("calls and writes are taken under the lock"),
         }
     }
 
@@ -592,6 +644,20 @@ impl BackendDriver {
                 () = self.rearm.notified() => {}
             }
         }
+    }
+}
+
+/// Returns the options of the logs of duplicates. The number of this process is its start, in
+/// microseconds of Unix time.
+fn duplicate_options(of: &Duplicates) -> DuplicateOptions {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    DuplicateOptions {
+        partitions: of.partitions.into(),
+        duplicates: of.duplicates.into(),
+        consistency: of.consistency,
+        entries_max: of.entries_max as usize,
+        bytes_max: of.bytes_max,
+        epoch: started.as_micros() as u64,
     }
 }
 

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use sherwood_dispatch::TenantRefusal;
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{Instant, ReplicaId};
-use sherwood_path::{Change, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
-use sherwood_store::{Cause, Fault, Found, Store, StoreError};
+use sherwood_path::{Change, Session, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
+use sherwood_store::{Cause, Fault, Found, MARKER_KEY, Store, StoreError};
 use tokio::sync::oneshot;
 
 use crate::backend::BackendDriver;
@@ -48,6 +48,9 @@ pub(crate) enum WriteError {
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
     },
+    /// The key is that of the markers of duplicates.
+    #[error("the key `{MARKER_KEY}` is reserved for the node's own records: choose another key")]
+    Reserved,
     /// The node ended before the write did.
     #[error("the node ended before the store had answered; the write may be done or not: ask another node")]
     Ended,
@@ -57,7 +60,7 @@ impl WriteError {
     /// Returns the outcome of the write at the store, as far as it is known.
     pub(crate) fn outcome(&self) -> WriteOutcome {
         match self {
-            Self::Refused { .. } | Self::NoTurn(_) => WriteOutcome::NotDone,
+            Self::Refused { .. } | Self::NoTurn(_) | Self::Reserved => WriteOutcome::NotDone,
             Self::Late(_) | Self::Ended => WriteOutcome::Unknown,
             Self::Failed { outcome, .. } => *outcome,
         }
@@ -108,9 +111,12 @@ impl Written {
     }
 }
 
+/// The end of a write: acknowledged, with the session that has made it if the store is replicated.
+pub(crate) type WriteEnd = Result<Option<Session>, WriteError>;
+
 /// A write in flight: its client, and the answers of the replicas it was sent to.
 pub(crate) struct PendingWrite {
-    client: oneshot::Sender<Result<(), WriteError>>,
+    client: oneshot::Sender<WriteEnd>,
     /// Answers by replica; none while it has not answered.
     answers: Vec<Option<Result<(), StoreError>>>,
     /// The kind of its wait for its turn; none if it is of no partition.
@@ -120,7 +126,7 @@ pub(crate) struct PendingWrite {
 }
 
 impl PendingWrite {
-    fn new(client: oneshot::Sender<Result<(), WriteError>>, kind: Option<QueryKind>, since: Instant) -> Self {
+    fn new(client: oneshot::Sender<WriteEnd>, kind: Option<QueryKind>, since: Instant) -> Self {
         Self { client, answers: Vec::new(), kind, since }
     }
 
@@ -140,11 +146,22 @@ impl PendingWrite {
         }
     }
 
+    /// Notes that a duplicate has refused the write.
+    pub(crate) fn note_refused(&mut self, error: StoreError) {
+        self.answers.push(Some(Err(error)));
+    }
+
     /// Sends the client the outcome of its write.
-    pub(crate) fn end(self, backend: &BackendDriver, outcome: WriteOutcome, sent: bool) {
+    pub(crate) fn end(
+        self,
+        backend: &BackendDriver,
+        outcome: WriteOutcome,
+        sent: bool,
+        session: Option<Session>,
+    ) {
         let Self { client, answers, .. } = self;
         let result = match (outcome, sent) {
-            (WriteOutcome::Acknowledged, _) => Ok(()),
+            (WriteOutcome::Acknowledged, _) => Ok(session),
             (_, false) => Err(WriteError::NoTurn(backend.turn_timeout)),
             (_, true) => Err(match most_telling(answers) {
                 Some(error) => WriteError::Failed { error, outcome },
@@ -158,15 +175,14 @@ impl PendingWrite {
 
 impl BackendDriver {
     /// Makes a change at the store, and then in the cache. If the store has made it, later fetches
-    /// find it and the cache has nothing older. If not, the key is not in the cache.
+    /// find it and the cache has nothing older. If not, the key is not in the cache. Returns the
+    /// session that has made the change, if the store is replicated.
     ///
     /// # Errors
     /// When the store did not acknowledge the change. [`WriteError::outcome`] tells whether it may
     /// have been made.
-    pub(crate) async fn write_through(
-        self: &Arc<Self>,
-        write: Write<Bytes, Found>,
-    ) -> Result<(), WriteError> {
+    pub(crate) async fn write_through(self: &Arc<Self>, write: Write<Bytes, Found>) -> WriteEnd {
+        let write = if self.is_replicated() { logged(write)? } else { write };
         let (client, end) = oneshot::channel();
         let network = self.network.as_ref();
         let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
@@ -224,6 +240,20 @@ impl BackendDriver {
             state.machine.handle_write_reply(now, cache, write, replica, outcome);
         });
     }
+}
+
+/// Returns a write with memory of its own: it may stay in a log for long, and must not hold the
+/// buffers of its request.
+fn logged(write: Write<Bytes, Found>) -> Result<Write<Bytes, Found>, WriteError> {
+    let Write { key, change, partition, options } = write;
+    if key == MARKER_KEY {
+        return Err(WriteError::Reserved);
+    }
+    let change = match change {
+        Change::Put(found) => Change::Put(Found { value: Bytes::copy_from_slice(&found.value), ..found }),
+        Change::Delete => Change::Delete,
+    };
+    Ok(Write { key: Bytes::copy_from_slice(&key), change, partition, options })
 }
 
 /// Makes a change at one replica.

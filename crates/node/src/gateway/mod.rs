@@ -4,6 +4,7 @@ mod body;
 mod deadline;
 mod held;
 mod json;
+mod sessions;
 mod spans;
 mod times;
 mod traffic;
@@ -33,9 +34,10 @@ use crate::deadlines::DeadlineOutcomes;
 use crate::slos::Counted;
 use crate::spans::request_id;
 
-pub(crate) use body::{AskedRequest, Form, RequestAnswer};
-use body::{KeyAnswer, Refusal, VALUES_BYTES_MAX};
+pub(crate) use body::{AskedRequest, Form, Refusal, RequestAnswer};
+use body::{KeyAnswer, VALUES_BYTES_MAX};
 use held::{Held, Lack, Room};
+pub(crate) use sessions::Sessions;
 use spans::RequestSpan;
 use traffic::Traffic;
 
@@ -62,6 +64,7 @@ async fn respond(
     let arrival = span.as_ref().map_or_else(|| core.clock.now(), |span| span.arrival());
     let asked = AskedRequest::parse(&body).map_err(refused)?;
     let within = deadline::within(headers, asked.deadline_ms).map_err(refused)?;
+    let sessions = Sessions::of(core, headers).map_err(refused)?;
     let stages = resolve(core, &asked, (arrival, within), request_id(headers)).map_err(refused)?;
     // Known names only: those of a refused request are of any length.
     if let Some(span) = span {
@@ -90,7 +93,8 @@ async fn respond(
     };
     let stages: Vec<_> = stages.into_iter().map(stage).collect();
     let counted = counted(core, &asked);
-    let mut running = Running { stages, core, counted, recorded: false, slots: Vec::new(), room, span };
+    let slots = Vec::new();
+    let mut running = Running { stages, core, counted, recorded: false, slots, room, sessions, span };
     running.run().await;
     let mut room = Room::new(VALUES_BYTES_MAX, hold);
     let text = json::encode(&answer(core, &running.stages, values, &mut room));
@@ -98,10 +102,13 @@ async fn respond(
     // The memory of the text is returned to the budget when the text was sent or its client has
     // gone.
     let text = room.into_hold().guard(text);
-    Ok((Extension(EndsLine), [(CONTENT_TYPE, "application/json")], text).into_response())
+    let mut response = (Extension(EndsLine), [(CONTENT_TYPE, "application/json")], text).into_response();
+    running.sessions.add_to(core, &mut response);
+    Ok(response)
 }
 
-fn refused(refusal: Refusal) -> Problem {
+/// Returns the answer to a request that is not understood, or names what is not there.
+pub(crate) fn refused(refusal: Refusal) -> Problem {
     let error = refusal.to_string();
     match refusal {
         Refusal::Malformed { path, .. } => Problem::bad_request(error).with("path", path),
@@ -127,6 +134,8 @@ struct Running<'a> {
     slots: Vec<Slot>,
     /// Room for values in the answer.
     room: Room,
+    /// Sessions of the client at replicated stores.
+    sessions: Sessions,
     /// The span of the request, if it is sampled.
     span: &'a mut Option<Box<RequestSpan>>,
 }
@@ -187,6 +196,8 @@ impl Running<'_> {
             let held = result.map(|value| value.map(|found| room.hold(found.value.len(), || found.value)));
             self.stages[stage].request.handle_result(self.core.clock.now(), self.slots[position], held);
         }
+        let asked = self.stages[stage].request.queries().map(|(query, _)| query.backend);
+        self.sessions.join_reads(self.core, asked);
     }
 
     /// Records the outcome of the request and its queries, once.
@@ -261,7 +272,8 @@ impl Running<'_> {
         let waiter = |(i, (key, _))| {
             (FetchKey { partition, key }, Waiter::new(sender.clone(), first + i).below(span.clone()))
         };
-        backend.fetch(&demand, keys.into_iter().enumerate().map(waiter));
+        let session = self.sessions.at(backend.id);
+        backend.fetch(&demand, session, keys.into_iter().enumerate().map(waiter));
     }
 }
 

@@ -13,7 +13,7 @@ use sherwood_listener::{
     StoreFailure,
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
-use sherwood_path::{Change, Status, Write, WriteOptions, classify};
+use sherwood_path::{Change, Session, Status, Write, WriteOptions, classify};
 use sherwood_process::buffers::Buffers;
 use sherwood_store::Found;
 use tokio::sync::mpsc;
@@ -53,7 +53,8 @@ impl Backends for Behind {
                 let waiter = |&i: &usize| {
                     (FetchKey { partition, key: keys[i].clone() }, Waiter::new(sender.clone(), i))
                 };
-                backend.fetch(demand, positions.iter().map(waiter));
+                // Clients of a listener may share connections: each reads what any has seen.
+                backend.fetch(demand, Session::LATEST, positions.iter().map(waiter));
             }
         }
         async move {
@@ -102,7 +103,7 @@ impl Backends for Behind {
         async move {
             let change = held_change(&core, change).map_err(StoreFailure::Failed)?;
             let write = Write { key, change, partition: Some(partition), options };
-            backend.write_through(write).await.map_err(|error| match error.over_rate() {
+            backend.write_through(write).await.map(drop).map_err(|error| match error.over_rate() {
                 Some(_) => StoreFailure::Refused(error.to_string()),
                 None if error.is_late() => StoreFailure::TimedOut(error.to_string()),
                 None => StoreFailure::Failed(error.to_string()),

@@ -120,7 +120,8 @@ fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, Ope
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let sherwood_config::Freshness { rules, late_after } = backend.freshness.clone();
-    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, shared, .. } = backend;
+    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, duplicates, shared, .. } =
+        backend;
     let (name, tickets, spans) = (name.clone(), backend.tickets.clone(), backend.spans.clone());
     let servers = backend.replicas.iter().map(StoreOptions::server).collect();
     Ok(BackendSetup {
@@ -130,6 +131,7 @@ fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, Ope
         rules,
         late_after,
         writes,
+        duplicates,
         shared,
         stores,
         servers,

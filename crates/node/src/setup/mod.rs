@@ -147,6 +147,8 @@ pub struct BackendSetup {
     pub late_after: Option<Duration>,
     /// Replicas that are written to, and the replication delay after a write.
     pub writes: Writes,
+    /// The stores as duplicates of partitions; none if the node does not keep them equal.
+    pub duplicates: Option<sherwood_config::Duplicates>,
     /// Terms on which the nodes of the cluster cache the backend's values; none if each node caches
     /// them on its own.
     pub shared: Option<SharedTerms>,

@@ -747,6 +747,7 @@ fn backends(
             rules: backend.rules.clone(),
             late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
             writes: backend.writes,
+            duplicates: backend.duplicates,
             units: setup.tenancy.as_ref().map(|tenancy| tenancy.units(id)).unwrap_or_default(),
             written_resource: setup
                 .tenancy

@@ -15,6 +15,8 @@ pub(crate) struct Client(BufReader<TcpStream>);
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// The header `sherwood-session`.
+    pub(crate) session: Option<String>,
     pub(crate) body: String,
 }
 
@@ -35,12 +37,19 @@ impl Client {
 
     #[track_caller]
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> Answer {
+        self.ask_with(method, path, "", body)
+    }
+
+    /// Sends a request with further headers, each ending with CRLF.
+    #[track_caller]
+    pub(crate) fn ask_with(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let length = body.len();
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        );
         self.0.get_mut().write_all(request.as_bytes()).expect("the node reads");
         let status = self.line().split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-        let mut length = 0;
+        let (mut length, mut session) = (0, None);
         loop {
             let line = self.line().to_ascii_lowercase();
             if line.is_empty() {
@@ -49,10 +58,13 @@ impl Client {
             if let Some(bytes) = line.strip_prefix("content-length:") {
                 length = bytes.trim().parse().expect("a length");
             }
+            if let Some(text) = line.strip_prefix("sherwood-session:") {
+                session = Some(text.trim().to_owned());
+            }
         }
         let mut body = vec![0; length];
         self.0.read_exact(&mut body).expect("the whole body");
-        Answer { status, body: String::from_utf8(body).expect("text") }
+        Answer { status, session, body: String::from_utf8(body).expect("text") }
     }
 
     fn line(&mut self) -> String {

@@ -97,6 +97,16 @@ backend = "made"
 cache = { kind = "memcached", address = "127.0.0.1:1" }
 "#;
 
+/// A node whose replicated store is not there.
+const REPLICATED: &str = r#"
+[admin]
+bind = "127.0.0.1:0"
+[[backend]]
+name = "made"
+duplicates = 1
+replicas = [{ kind = "memcached", address = "127.0.0.1:1" }]
+"#;
+
 /// A node of a cluster whose bus is not there.
 const CLUSTER: &str = r#"
 [admin]
@@ -241,7 +251,7 @@ there where the node uses these.
 fn reference_of_metrics_is_current() {
     let mut families = BTreeMap::new();
     let (full, tenants, instances) = (start(FULL), start(TENANTS), start(INSTANCES));
-    let cluster = start(CLUSTER);
+    let (cluster, replicated) = (start(CLUSTER), start(REPLICATED));
     use_all(&full);
     for _ in 0..2 {
         let body = json!({"tenant": "gold", "queries": [{"backend": "made", "keys": ["a"]}]});
@@ -250,7 +260,7 @@ fn reference_of_metrics_is_current() {
     eventually("tenants are observed", || {
         Http::of(&tenants).ask("GET", "/metrics", "").body.contains("sherwood_tenant_gain_ratio ")
     });
-    for node in [&full, &tenants, &instances, &cluster] {
+    for node in [&full, &tenants, &instances, &cluster, &replicated] {
         add_families(&mut families, &Http::of(node).ask("GET", "/metrics", "").body);
     }
     add_rare(&mut families);

@@ -267,6 +267,7 @@ fn backend(name: &str, stores: Vec<Arc<dyn Store>>) -> BackendSetup {
         rules,
         late_after: None,
         writes,
+        duplicates: None,
         shared: None,
         stores,
         servers: Vec::new(),

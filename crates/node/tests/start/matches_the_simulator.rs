@@ -211,6 +211,7 @@ impl Driven {
             rules: sherwood_path::Rules::default(),
             late_after: None,
             writes: sherwood_config::Writes::default(),
+            duplicates: None,
             shared: None,
             stores: vec![Arc::new(Modelled { model: backend.clone(), hand })],
             servers: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod cluster;
+mod duplicates;
 mod format;
 mod listeners;
 mod process;
@@ -101,6 +102,7 @@ impl Collector for Reading {
         tenants::encode(&self.core, &mut encoder)?;
         traces::encode(&self.core, &mut encoder)?;
         cluster::encode(&self.core, &mut encoder)?;
+        duplicates::encode(&self.core, &mut encoder)?;
         let (policy, decisions) = policy(&self.core);
         counters(&mut encoder, "decisions", "Decisions of the control loop", one(decisions))?;
         gauges(&mut encoder, "policy", "1 for the policy in force", vec![(vec![("policy", policy)], 1.0)])?;

@@ -1,0 +1,43 @@
+//! Metrics of replicated stores: their logs and duplicates.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use sherwood_path::LogsStanding;
+
+use super::samples::{Labels, counters, gauges};
+use crate::core::Core;
+
+/// Encodes the metrics of all replicated stores; nothing without any.
+pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let logs = |name: &String| {
+        let logs = core.backend(core.names.backend_id(name)?)?.logs()?;
+        Some((vec![("backend", name.clone())], logs))
+    };
+    let stores: Vec<(Labels, LogsStanding)> = core.names.backends().iter().filter_map(logs).collect();
+    if stores.is_empty() {
+        return Ok(());
+    }
+    let of = |value: fn(&LogsStanding) -> u64| -> Vec<(Labels, u64)> {
+        stores.iter().map(|(labels, logs)| (labels.clone(), value(logs))).collect()
+    };
+    let lags = stores.iter().flat_map(|(labels, logs)| {
+        logs.duplicates.iter().map(|one| {
+            let replica = ("replica", one.replica.index().to_string());
+            (labels.iter().cloned().chain([replica]).collect(), one.lag as f64)
+        })
+    });
+    let help = "Changes of its partition that a duplicate lacks";
+    gauges(encoder, "duplicate_lag", help, lags.collect())?;
+    let help = "Times that a duplicate was found to lack more than its log has";
+    counters(encoder, "duplicate_differs", help, of(|logs| logs.counts.differs))?;
+    let help = "Times that a duplicate was repaired and read again";
+    counters(encoder, "duplicate_repaired", help, of(|logs| logs.counts.repaired))?;
+    let as_gauge = |samples: Vec<(Labels, u64)>| {
+        samples.into_iter().map(|(labels, value)| (labels, value as f64)).collect::<Vec<_>>()
+    };
+    gauges(encoder, "log_entries", "Changes in the logs", as_gauge(of(|logs| logs.entries as u64)))?;
+    let help = "Bytes of keys and values in the logs";
+    gauges(encoder, "log_bytes", help, as_gauge(of(|logs| logs.bytes)))?;
+    counters(encoder, "log_refused", "Changes that a log had no room for", of(|logs| logs.counts.refused))
+}

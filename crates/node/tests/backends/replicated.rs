@@ -1,0 +1,177 @@
+//! A node in front of replicated stores: memcached and Redis servers that it keeps equal, killed
+//! and restarted in turn. Both start empty: a server that was killed has lost all it had.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use serde_json::{Value, json};
+use sherwood_config::Flags;
+use sherwood_node::{Node, Setup};
+use sherwood_policy::available_without_options;
+
+use crate::client::Client;
+use crate::servers::Server;
+use crate::wait::eventually;
+
+const KEYS: usize = 40;
+
+/// Starts a node with one backend, `a`, of these servers as duplicates of two partitions.
+fn node(kind: &str, servers: &[Server], options: &str) -> Node {
+    let replica = |server: &Server| {
+        let address = server.address();
+        format!("{{ kind = \"{kind}\", address = \"{address}\", key_prefix = \"t:\" }}")
+    };
+    let replicas: Vec<String> = servers.iter().map(replica).collect();
+    let text = format!(
+        "[admin]\nbind = \"127.0.0.1:0\"\n[[backend]]\nname = \"a\"\ntimeout = \"2s\"\npartitions = 2\n\
+         duplicates = {}\nreplicas = [{}]\n{options}",
+        servers.len() / 2,
+        replicas.join(", ")
+    );
+    let config = sherwood_config::parse("a.toml", &text, &Flags::default(), available_without_options());
+    let setup = Setup::from_config(&config.expect("a valid configuration")).expect("nothing to open");
+    Node::start(setup).expect("the node starts")
+}
+
+fn states(client: &mut Client) -> Vec<String> {
+    let stores = client.ask("GET", "/v1/stores", "").json();
+    let nodes = stores[0]["nodes"].as_array().expect("the duplicates").clone();
+    nodes.iter().map(|node| node["state"].as_str().expect("a name").to_owned()).collect()
+}
+
+fn all_are_read(client: &mut Client) {
+    eventually("all duplicates are read", || states(client).iter().all(|state| state == "current"));
+}
+
+fn name(key: usize) -> String {
+    format!("key-{key}")
+}
+
+/// Reads all keys past the cache; none where a key is absent.
+fn read_all(client: &mut Client) -> BTreeMap<String, Option<String>> {
+    let keys: Vec<String> = (0..KEYS).map(name).collect();
+    client.invalidate("a", &keys);
+    let results = client.read([("a", keys.clone())]);
+    let value = |result: &Value| match result["status"].as_str() {
+        Some("miss") => Some(result["value"].as_str().expect("text").to_owned()),
+        Some("not_found") => None,
+        _ => panic!("{result}"),
+    };
+    keys.into_iter().zip(results.iter().map(value)).collect()
+}
+
+fn servers(kind: &str, count: usize) -> Vec<Server> {
+    let server = || if kind == "redis" { Server::redis(&[]) } else { Server::memcached(|_| Vec::new()) };
+    (0..count).map(|_| server()).collect()
+}
+
+fn acknowledged_writes_survive_the_loss_of_each_server(kind: &str) {
+    let mut servers = servers(kind, 4);
+    let node = node(kind, &servers, "");
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let (is_over, address) = (AtomicBool::new(false), node.admin().expect("it has a gateway"));
+    thread::scope(|scope| {
+        // Each key has one writer, which knows what was acknowledged last.
+        let writer = scope.spawn(|| {
+            let (mut client, mut expected) = (Client::connect(address), BTreeMap::new());
+            for round in 0.. {
+                for key in 0..KEYS {
+                    let (name, value) = (name(key), format!("{key}:{round}"));
+                    let removes = (key + round) % 7 == 0;
+                    let answer =
+                        if removes { client.remove("a", &name) } else { client.write("a", &name, &value) };
+                    assert_eq!(answer.status, 204, "{answer:?}");
+                    expected.insert(name, (!removes).then_some(value));
+                }
+                if is_over.load(Relaxed) {
+                    break;
+                }
+            }
+            expected
+        });
+        for (number, server) in servers.iter_mut().enumerate() {
+            server.kill();
+            eventually("it is not read", || states(&mut client)[number] != "current");
+            server.restart();
+            all_are_read(&mut client);
+        }
+        is_over.store(true, Relaxed);
+        let expected = writer.join().expect("all writes are acknowledged");
+        assert_eq!(read_all(&mut client), expected);
+        // What the second one of each partition has, alone.
+        for server in [0, 2] {
+            servers[server].kill();
+            eventually("it is not read", || states(&mut client)[server] != "current");
+        }
+        assert_eq!(read_all(&mut client), expected);
+    });
+    let metrics = client.ask("GET", "/metrics", "").body;
+    assert!(metrics.contains("sherwood_duplicate_repaired_total{backend=\"a\"} "), "{metrics}");
+    node.stop();
+}
+
+#[test]
+fn acknowledged_writes_survive_the_loss_of_each_redis_server() {
+    acknowledged_writes_survive_the_loss_of_each_server("redis");
+}
+
+#[test]
+fn acknowledged_writes_survive_the_loss_of_each_memcached_server() {
+    acknowledged_writes_survive_the_loss_of_each_server("memcached");
+}
+
+#[test]
+fn node_that_restarts_repairs_the_servers_that_its_predecessor_left_different() {
+    let mut servers = servers("redis", 4);
+    let first = node("redis", &servers, "");
+    let mut client = Client::connect(first.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    assert_eq!(client.write("a", &name(1), "both").status, 204);
+    servers[0].kill();
+    servers[3].kill();
+    eventually("neither is read", || {
+        let states = states(&mut client);
+        states[0] != "current" && states[3] != "current"
+    });
+    for key in 1..KEYS {
+        assert_eq!(client.write("a", &name(key), "one").status, 204);
+    }
+    first.stop();
+    servers[0].restart();
+    servers[3].restart();
+    let second = node("redis", &servers, "");
+    let mut client = Client::connect(second.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    for server in [1, 2] {
+        servers[server].kill();
+        eventually("it is not read", || states(&mut client)[server] != "current");
+    }
+    let expected = (0..KEYS).map(|key| (name(key), (key > 0).then(|| "one".to_owned())));
+    assert_eq!(read_all(&mut client), expected.collect());
+    second.stop();
+}
+
+#[test]
+fn session_of_a_writer_is_in_the_answer_and_taken_back() {
+    let servers = servers("memcached", 4);
+    let node = node("memcached", &servers, "ack = \"first\"\nconsistency = \"causal\"\n");
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let written = client.write("a", "k", "v");
+    assert_eq!(written.status, 204);
+    let session = written.session.expect("the store is replicated");
+    assert!(session.starts_with("a=") && session.ends_with(".1"), "{session}");
+    let body = json!({"queries": [{"backend": "a", "keys": ["k"]}]}).to_string();
+    let header = format!("sherwood-session: {session}\r\n");
+    let read = client.ask_with("POST", "/v1/requests", &header, &body);
+    assert_eq!((read.json()["results"][0]["value"].as_str(), read.session), (Some("v"), Some(session)));
+    let refused = client.ask_with("POST", "/v1/requests", "sherwood-session: a=x\r\n", &body);
+    assert!(refused.status == 400 && refused.body.contains("is not a session"), "{refused:?}");
+    let other = client.ask_with("POST", "/v1/requests", "sherwood-session: gone=1.1\r\n", &body);
+    assert_eq!(other.status, 200, "{other:?}");
+    let reserved = client.write("a", "sherwood.log.marker", "v");
+    assert!(reserved.status == 422 && reserved.body.contains("reserved"), "{reserved:?}");
+    node.stop();
+}
