@@ -84,9 +84,9 @@ pub enum StoreChange {
     Delete,
 }
 
-/// The present standing of partitions that other nodes cache, too.
+/// The present trust in the values of partitions that other nodes cache, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SharedStanding {
+pub struct SharedTrust {
     /// True if changes of other nodes may be missing in cached values, so that
     /// [`Backends::drop_untrusted`] has to be called for each key that is read.
     pub doubts_values: bool,
@@ -161,8 +161,8 @@ pub trait Backends: Send + Sync {
 
     /// Returns what holds for shared partitions now. As to reads, the answer holds for all that had
     /// been received before the question.
-    fn shared_standing(&self) -> SharedStanding {
-        SharedStanding::default()
+    fn shared_trust(&self) -> SharedTrust {
+        SharedTrust::default()
     }
 
     /// Drops the cached value of a key if other nodes cache the partition, too, and their changes

@@ -10,7 +10,7 @@ use sherwood_model::query_times::QueryTimes;
 use sherwood_model::{DeadlineClass, HotKeys, PartitionId};
 
 use super::account::{Account, BufferBytes};
-use super::backends::{Backends, SharedStanding};
+use super::backends::{Backends, SharedTrust};
 use super::clock::{Clock, Moment};
 use super::counters::{Counters, Counts};
 use super::ended::EndedOperations;
@@ -248,9 +248,9 @@ impl Shared {
 
     /// Returns what holds for keys that other nodes cache, too, and for commands that have been
     /// received.
-    pub(super) fn shared_standing(&self) -> SharedStanding {
+    pub(super) fn shared_trust(&self) -> SharedTrust {
         let backends = self.service.backends.as_ref().filter(|_| self.shares);
-        backends.map_or(SharedStanding::default(), |backends| backends.shared_standing())
+        backends.map_or(SharedTrust::default(), |backends| backends.shared_trust())
     }
 
     /// Returns the counters of a thread for the clients of a slot.

@@ -15,7 +15,7 @@ use sherwood_wire::memcached::{
 
 use super::stats;
 use super::through::ClientWrite;
-use crate::backends::SharedStanding;
+use crate::backends::SharedTrust;
 use crate::clock::Moment;
 use crate::conversation::Wanted;
 use crate::counters::{Count, Counters};
@@ -39,8 +39,8 @@ pub(super) struct Session<'a> {
     pub(super) ended: &'a EndedOperations,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
-    /// The standing of keys that other nodes cache, too.
-    pub(super) standing: SharedStanding,
+    /// The trust in values that other nodes cache, too.
+    pub(super) trust: SharedTrust,
 }
 
 /// The next step of a connection after a command.
@@ -67,8 +67,8 @@ impl<'a> Session<'a> {
         received: Option<&'a Received>,
     ) -> Self {
         let (routing, counters) = (shared.service.routing(slot), shared.counters(thread, slot));
-        let (ended, standing) = (shared.ended(thread), shared.shared_standing());
-        Self { shared, slot, routing, counters, ended, received, standing }
+        let (ended, trust) = (shared.ended(thread), shared.shared_trust());
+        Self { shared, slot, routing, counters, ended, received, trust }
     }
 }
 
@@ -83,7 +83,7 @@ impl Session<'_> {
         if let Some(after) = self.write_through(moment, &command, out) {
             return after;
         }
-        if self.standing.refuses_changes && self.refuses(&command, out) {
+        if self.trust.refuses_changes && self.refuses(&command, out) {
             return AfterCommand::Continue;
         }
         let (answer, noreply) = match command {
@@ -142,7 +142,7 @@ impl Session<'_> {
     /// cached value that may not be trusted is dropped first.
     pub(super) fn find<'k>(&self, key: &'k [u8]) -> Option<(Target, &'k [u8])> {
         let (target, name) = self.routing.find(key)?;
-        if self.standing.doubts_values {
+        if self.trust.doubts_values {
             self.shared.service.drop_untrusted(target.partition, name);
         }
         Some((target, name))

@@ -158,7 +158,7 @@ impl Conversation for Client {
             last: None,
             calls,
             received,
-            standing: shared.shared_standing(),
+            trust: shared.shared_trust(),
             exclusive: None,
         };
         let (consumed, next) = converse(&mut session, parser, input, output);
@@ -209,7 +209,7 @@ impl Conversation for Client {
             last: None,
             calls,
             received: None,
-            standing: shared.shared_standing(),
+            trust: shared.shared_trust(),
             exclusive,
         };
         session.resume(fetched, output);

@@ -23,7 +23,7 @@ use super::multi::{Exclusive, Transaction, WatchedKeys};
 use super::table::{self, Command};
 use super::through::untold;
 use super::unlocked::Unlocked;
-use crate::backends::SharedStanding;
+use crate::backends::SharedTrust;
 use crate::clock::Moment;
 use crate::counters::{Count, Counters};
 use crate::ended::EndedOperations;
@@ -57,8 +57,8 @@ pub(super) struct Session<'a> {
     pub(super) calls: &'a ThreadCalls,
     /// The input in memory of the cache, which an item stored from it keeps.
     pub(super) received: Option<&'a Received>,
-    /// The standing of keys that other nodes cache, too.
-    pub(super) standing: SharedStanding,
+    /// The trust in values that other nodes cache, too.
+    pub(super) trust: SharedTrust,
     /// The locked keys of a transaction while it is executed.
     pub(super) exclusive: Option<Exclusive<'a>>,
 }
@@ -246,7 +246,7 @@ impl Session<'_> {
         }
         match self.write_through(command, args) {
             Some(result) => result,
-            None if self.standing.refuses_changes && self.refuses(command, args) => Err(untold()),
+            None if self.trust.refuses_changes && self.refuses(command, args) => Err(untold()),
             None => (command.run)(self, args, out),
         }
     }
@@ -436,7 +436,7 @@ impl Session<'_> {
     /// Drops the cached value of a key if it may not be trusted.
     #[inline]
     pub(super) fn drop_untrusted(&self, target: Target, name: &[u8]) {
-        if self.standing.doubts_values {
+        if self.trust.doubts_values {
             self.drop_doubted(target.partition, name);
         }
     }

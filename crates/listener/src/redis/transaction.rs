@@ -266,7 +266,7 @@ impl<'a> Session<'a> {
         let watched = std::mem::take(&mut self.client.watched);
         let received = self.received.take();
         let keys = Keys::of(self, &transaction.queue, &watched);
-        if self.standing.refuses_changes && transaction.queue.iter().any(|args| self.refuses_queued(args)) {
+        if self.trust.refuses_changes && transaction.queue.iter().any(|args| self.refuses_queued(args)) {
             return reply::error(out, &untold().0);
         }
         self.exclusively(&keys, fetched, &mut |session| {

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use sherwood_config::ClusterSetup;
-use sherwood_listener::SharedStanding;
+use sherwood_listener::SharedTrust;
 use sherwood_model::{BackendId, Instant, SeededState};
 use sherwood_path::{
     ChangedKeys, PeerAction, PeerMessage, PeerOptions, PeerStanding, Peers, SharedChange, SharedValues,
@@ -90,11 +90,11 @@ impl Cluster {
     }
 
     /// Returns what holds for all shared backends together.
-    pub(crate) fn shared_standing(&self) -> SharedStanding {
-        let Some(first) = &self.first_doubted else { return SharedStanding::default() };
+    pub(crate) fn shared_trust(&self) -> SharedTrust {
+        let Some(first) = &self.first_doubted else { return SharedTrust::default() };
         let now = self.clock.now();
         let refuses = |shared: &Arc<SharedValues>| shared.writes_from(now).is_some();
-        SharedStanding {
+        SharedTrust {
             doubts_values: first.doubted(now).is_some(),
             refuses_changes: self.bounded.as_ref().is_some_and(refuses),
         }

@@ -9,8 +9,7 @@ use futures_util::future::{BoxFuture, ready};
 use sherwood_config::WriteThrough;
 use sherwood_dispatch::FetchError;
 use sherwood_listener::{
-    Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, SharedStanding, StoreChange,
-    StoreFailure,
+    Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, SharedTrust, StoreChange, StoreFailure,
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
 use sherwood_path::{Change, Session, Status, Write, WriteOptions, classify};
@@ -124,8 +123,8 @@ impl Backends for Behind {
         self.core.refuses_changes(self.core.names.partitions()[partition.index()].backend)
     }
 
-    fn shared_standing(&self) -> SharedStanding {
-        self.core.cluster.as_ref().map_or(SharedStanding::default(), |cluster| cluster.shared_standing())
+    fn shared_trust(&self) -> SharedTrust {
+        self.core.cluster.as_ref().map_or(SharedTrust::default(), |cluster| cluster.shared_trust())
     }
 
     fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
