@@ -154,22 +154,18 @@ pub trait Backends: Send + Sync {
 
     /// Returns true while clients may not change a shared partition, since the other nodes would
     /// miss the change and go on with older values.
-    fn refuses_changes(&self, partition: PartitionId) -> bool {
-        let _ = partition;
-        false
-    }
+    fn refuses_changes(&self, partition: PartitionId) -> bool;
 
-    /// Returns what holds for shared partitions now. As to reads, the answer holds for all that had
-    /// been received before the question.
-    fn shared_trust(&self) -> SharedTrust {
-        SharedTrust::default()
-    }
+    /// Returns the trust in shared partitions now. An answer may be used for all commands received
+    /// before it was asked: a value that a read may use which begins now, an earlier read may use,
+    /// too. A change by such a command may also be made: if a reason to refuse it arises meanwhile,
+    /// it counts as made before. So a listener asks once for each input, and again for each portion
+    /// of a long command.
+    fn shared_trust(&self) -> SharedTrust;
 
     /// Drops the cached value of a key if other nodes cache the partition, too, and their changes
     /// may be missing, so that it may not be used.
-    fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
-        let _ = (partition, key);
-    }
+    fn drop_untrusted(&self, partition: PartitionId, key: &[u8]);
 
     /// Calls `change`, which changes the keys `written` and flushes the partitions `flushed` as of
     /// the time `at`, exactly once, and fences all of them like [`write`](Self::write) and

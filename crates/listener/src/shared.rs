@@ -246,8 +246,8 @@ impl Shared {
         backends.within(target.partition, key)
     }
 
-    /// Returns what holds for keys that other nodes cache, too, and for commands that have been
-    /// received.
+    /// Returns the trust in values that other nodes cache, too, for commands that have been
+    /// received ([`Backends::shared_trust`]).
     pub(super) fn shared_trust(&self) -> SharedTrust {
         let backends = self.service.backends.as_ref().filter(|_| self.shares);
         backends.map_or(SharedTrust::default(), |backends| backends.shared_trust())

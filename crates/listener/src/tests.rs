@@ -29,6 +29,8 @@ use super::tenants::UserRoutes;
 
 mod rounds;
 
+mod shared;
+
 mod tenants;
 
 mod through;
@@ -467,6 +469,14 @@ impl Log {
 
 pub(super) fn fake() -> Arc<Fake> {
     FakeBackends::new(Log::default(), fetched).storing(stored).noting(noted).shared()
+}
+
+/// A service whose only partition other nodes cache, too, and its backends.
+pub(super) fn shared_service() -> (Service, Arc<Fake>) {
+    let cache = cache(1);
+    let fake = FakeBackends::new(Log::default(), fetched).noting(noted).sharing(Arc::clone(&cache)).shared();
+    let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&fake) as _);
+    (service(cache, Routing::single(Target { shared: true, ..target(0) }), backends), fake)
 }
 
 fn fetched(log: &Log, partition: PartitionId, keys: Vec<Bytes>, within: Option<Duration>) -> Fetched {

@@ -29,6 +29,7 @@ mod kept;
 mod locks;
 mod login;
 mod portions;
+mod shared;
 mod tenants;
 mod through;
 mod transactions;

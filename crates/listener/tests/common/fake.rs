@@ -1,12 +1,13 @@
 //! Backends for tests, whose answers come from functions.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use sherwood_listener::{Backends, FetchResult, StoreChange, StoreFailure};
+use sherwood_cache::{Access, Cache};
+use sherwood_listener::{Backends, FetchResult, SharedTrust, StoreChange, StoreFailure};
 use sherwood_model::{Instant, PartitionId};
 
 /// The answer to a fetch.
@@ -33,13 +34,16 @@ pub(crate) struct FakeBackends<S> {
     fetch: Fetch<S>,
     store: Store<S>,
     note: Note<S>,
+    trust: Mutex<SharedTrust>,
+    /// The cache whose values are dropped while they are not trusted.
+    shared_cache: Option<Arc<Cache>>,
 }
 
 impl<S> FakeBackends<S> {
     /// Creates backends whose fetches `fetch` answers. They have no stores.
     pub(crate) fn new(state: S, fetch: Fetch<S>) -> Self {
         let store: Store<S> = |_, _, _, _| now(Err(StoreFailure::Failed("there is no store".to_owned())));
-        Self { state, fetch, store, note: |_, _, _| () }
+        Self { state, fetch, store, note: |_, _, _| (), trust: Mutex::default(), shared_cache: None }
     }
 
     /// Adds stores; `store` answers the changes sent to them.
@@ -51,6 +55,17 @@ impl<S> FakeBackends<S> {
     /// several keys at once.
     pub(crate) fn noting(self, note: Note<S>) -> Self {
         Self { note, ..self }
+    }
+
+    /// Adds other nodes that cache the values of `cache`, too; [`trust`](Self::trust) tells what
+    /// holds for them.
+    pub(crate) fn sharing(self, cache: Arc<Cache>) -> Self {
+        Self { shared_cache: Some(cache), ..self }
+    }
+
+    /// Sets the trust in shared values, of all partitions alike.
+    pub(crate) fn trust(&self, trust: SharedTrust) {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
     }
 
     /// Shares the backends between a test and its listener.
@@ -84,6 +99,20 @@ impl<S: Send + Sync> Backends for FakeBackends<S> {
     fn write(&self, partition: PartitionId, key: &[u8], change: &mut dyn FnMut() -> bool) {
         (self.note)(&self.state, partition, Noted::Key(key));
         change();
+    }
+
+    fn refuses_changes(&self, _: PartitionId) -> bool {
+        self.shared_trust().refuses_changes
+    }
+
+    fn shared_trust(&self) -> SharedTrust {
+        *self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drop_untrusted(&self, partition: PartitionId, key: &[u8]) {
+        if let Some(cache) = self.shared_cache.as_ref().filter(|_| self.shared_trust().doubts_values) {
+            cache.remove(partition, key, &Access::at(Instant::ZERO));
+        }
     }
 
     fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {

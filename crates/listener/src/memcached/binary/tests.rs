@@ -1,6 +1,7 @@
 //! Tests of conversations in the binary protocol, without sockets.
 
 mod login;
+mod shared;
 mod through;
 mod work;
 

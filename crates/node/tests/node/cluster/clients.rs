@@ -82,7 +82,7 @@ fn commands_that_change_no_value_are_not_announced_and_do_not_restore_trust() {
 }
 
 #[test]
-fn no_command_reads_a_value_that_is_not_trusted() {
+fn commands_of_both_protocols_find_no_value_that_is_not_trusted() {
     let (mut bus, fake) = (Bus::start(), store());
     let [a, b] = ["a", "b"].map(|node| Node::start(beside(of(node, &["a", "b"], &bus, &fake))).unwrap());
     settled(&[&a, &b]);

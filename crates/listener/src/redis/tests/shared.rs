@@ -1,0 +1,77 @@
+//! Redis commands on values that other nodes cache, too.
+
+use super::*;
+use crate::backends::SharedTrust;
+
+const DOUBTED: SharedTrust = SharedTrust { doubts_values: true, refuses_changes: false };
+const CLOSED: SharedTrust = SharedTrust { doubts_values: false, refuses_changes: true };
+const TRUSTED: SharedTrust = SharedTrust { doubts_values: false, refuses_changes: false };
+
+/// The error of a change that other nodes would miss.
+const REFUSED: &str = "-ERR the other nodes of the cluster do not know this process yet and would serve older values; nothing was changed, try again later";
+
+/// A listener with these routes, and its backends.
+fn sharing<const N: usize>(routes: [(&str, Target); N]) -> (Listener, Arc<Known>) {
+    let cache = cache(2);
+    let known = FakeBackends::new(Requested::default(), fetched).storing(stored);
+    let known = known.sharing(Arc::clone(&cache)).shared();
+    let routes = routes.map(|(prefix, target)| (prefix.to_owned(), target));
+    let backends: Option<Arc<dyn Backends>> = Some(Arc::clone(&known) as _);
+    (Listener::new(cache, Routing::by_prefix(TenantId(0), routes).unwrap(), backends), known)
+}
+
+/// The target of a partition that other nodes cache, too.
+fn shared_target(read_through: bool) -> Target {
+    Target { shared: true, ..target(0, read_through) }
+}
+
+#[test]
+fn commands_find_no_value_that_is_not_trusted() {
+    let (listener, known) = sharing([("", shared_target(false))]);
+    let mut client = listener.client();
+    for (command, answer) in [
+        ("GET k", "$-1"),
+        ("MGET k", "*1 $-1"),
+        ("EXISTS k", ":0"),
+        ("TOUCH k", ":0"),
+        ("TTL k", ":-2"),
+        ("STRLEN k", ":0"),
+        ("EXPIRE k 100", ":0"),
+        ("GETEX k", "$-1"),
+        ("APPEND k 2", ":1"),
+        ("SETNX k 2", ":1"),
+        ("OBJECT ENCODING k", "$-1"),
+    ] {
+        known.trust(TRUSTED);
+        listener.check(&mut client, &[("SET k value", "+OK"), ("STRLEN k", ":5")]);
+        known.trust(DOUBTED);
+        listener.check(&mut client, &[(command, answer)]);
+    }
+}
+
+#[test]
+fn changes_are_refused_and_reads_are_not_while_other_nodes_would_miss_changes() {
+    let (listener, known) = sharing([("", shared_target(false))]);
+    let mut client = listener.client();
+    listener.check(&mut client, &[("SET k 1", "+OK")]);
+    known.trust(CLOSED);
+    for command in ["SET k 2", "DEL k", "INCR k", "GETDEL k", "MSET k 2", "RENAME k l", "FLUSHALL", "FLUSHDB"]
+    {
+        listener.check(&mut client, &[(command, REFUSED)]);
+    }
+    listener.check(
+        &mut client,
+        &[("GET k", "$1 1"), ("MULTI", "+OK"), ("SET k 2", "+QUEUED"), ("EXEC", REFUSED)],
+    );
+    listener.check(&mut client, &[("EXPIRE k 100", ":1"), ("PERSIST k", ":1"), ("GET k", "$1 1")]);
+    known.trust(TRUSTED);
+    listener.check(&mut client, &[("SET k 2", "+OK")]);
+}
+
+#[test]
+fn other_partitions_of_the_listener_are_changed_while_a_shared_one_is_not() {
+    let (listener, known) = sharing([("s/", shared_target(false)), ("", target(1, false))]);
+    known.trust(CLOSED);
+    let mut client = listener.client();
+    listener.check(&mut client, &[("SET own 1", "+OK"), ("MSET own 2 s/k 2", REFUSED), ("GET own", "$1 1")]);
+}
