@@ -244,9 +244,12 @@ impl Session<'_> {
         if args.len() > ARGUMENTS_FREE {
             self.begin_long(command, args, out)?;
         }
+        // Asked before any of the keys is written through: the others would be changed unasked.
+        if self.trust.refuses_changes && self.refuses(command, args) {
+            return Err(untold());
+        }
         match self.write_through(command, args) {
             Some(result) => result,
-            None if self.trust.refuses_changes && self.refuses(command, args) => Err(untold()),
             None => (command.run)(self, args, out),
         }
     }

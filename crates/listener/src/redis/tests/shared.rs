@@ -75,3 +75,17 @@ fn other_partitions_of_the_listener_are_changed_while_a_shared_one_is_not() {
     let mut client = listener.client();
     listener.check(&mut client, &[("SET own 1", "+OK"), ("MSET own 2 s/k 2", REFUSED), ("GET own", "$1 1")]);
 }
+
+#[test]
+fn command_is_refused_if_it_changes_a_shared_key_beside_keys_that_are_written_through() {
+    let through = Target { write_through: true, ..target(1, false) };
+    let (listener, known) = sharing([("", shared_target(false)), ("w/", through)]);
+    let mut client = listener.client();
+    listener.check(&mut client, &[("SET k 1", "+OK")]);
+    known.trust(CLOSED);
+    for command in ["MSET k 2 w/k 2", "DEL w/k k", "UNLINK k w/k"] {
+        listener.check(&mut client, &[(command, REFUSED)]);
+    }
+    assert_eq!(*known.asked.lock().unwrap(), [""; 0]);
+    listener.check(&mut client, &[("GET k", "$1 1"), ("MSET w/k 2 w/l 3", "+OK"), ("DEL w/k", ":1")]);
+}

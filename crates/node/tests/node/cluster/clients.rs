@@ -1,17 +1,20 @@
 //! Clients of listeners that keep a shared backend beside its store.
 
-use sherwood_config::Protocol;
-use sherwood_node::{Node, Setup};
+use std::sync::Arc;
+
+use sherwood_config::{Protocol, WriteThrough};
+use sherwood_node::{ListenerSetup, Node, RouteSetup, Setup};
+use sherwood_store::Store;
 
 use super::{Bus, of, pair, read, settled, store};
-use crate::support::{Client, Http, listener};
+use crate::support::{Client, Http, listener, setup};
 use crate::wait::eventually;
 
 const REFUSED: &str = "the other nodes of the cluster do not know this process yet and would serve older values; nothing was changed, try again later";
 
 /// Adds listeners for both protocols that neither fetch nor write.
 fn beside(setup: Setup) -> Setup {
-    let of = |protocol| sherwood_node::ListenerSetup { protocol, read_through: false, ..listener(0) };
+    let of = |protocol| ListenerSetup { protocol, read_through: false, ..listener(0) };
     let listeners = vec![of(Protocol::Memcached), of(Protocol::Redis)];
     Setup { listeners, ..setup }
 }
@@ -79,6 +82,28 @@ fn commands_that_change_no_value_are_not_announced_and_do_not_restore_trust() {
     // Without the bus the value is trusted for some time after it was stored, however often a
     // client changes its lifetime.
     eventually("the value is not trusted", || one(&mut at_b, "EXPIRE a 100") == ":0");
+}
+
+#[test]
+fn keys_of_a_plain_cache_are_refused_beside_keys_that_are_written_through() {
+    let (bus, fake) = (Bus::start(), store());
+    let Setup { cluster, backends, .. } = of("a", &["a", "b"], &bus, &fake);
+    let both = vec![("sessions", vec![]), ("catalog", vec![fake.clone() as Arc<dyn Store>])];
+    let mut setup = Setup { cluster, ..setup(both) };
+    setup.backends[0].shared = backends[0].shared;
+    let prefixes = setup.partitions.iter().zip(["", "catalog/"]);
+    let prefixes = prefixes.map(|(partition, prefix)| (prefix.to_owned(), partition.backend)).collect();
+    let write_through = Some(WriteThrough { cache_first: false, admit: true });
+    let (protocol, route) = (Protocol::Redis, RouteSetup::Prefix(prefixes));
+    setup.listeners = vec![ListenerSetup { protocol, route, write_through, ..listener(0) }];
+    let node = Node::start(setup).unwrap();
+    let mut redis = redis(&node);
+    for command in ["MSET s 1 catalog/a new", "DEL catalog/a s", "UNLINK s catalog/a"] {
+        assert_eq!(one(&mut redis, command), format!("-ERR {REFUSED}"), "{command}");
+    }
+    assert_eq!((one(&mut redis, "EXISTS s"), fake.writes()), (":0".to_owned(), 0));
+    assert_eq!(one(&mut redis, "MSET catalog/a new"), "+OK");
+    assert_eq!(fake.value("a").as_deref(), Some(&b"new"[..]));
 }
 
 #[test]
