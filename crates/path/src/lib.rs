@@ -81,8 +81,8 @@ pub use backend::{
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};
 pub use peers::{
-    Announced, Beat, ChangedKeys, Changes, PeerAction, PeerBeat, PeerMessage, PeerOptions, PeerReport,
-    PeerStanding, Peers, SharedChange, SharedTerms, SharedValues, WithoutBus,
+    Announced, Beat, ChangedKeys, Changes, OverallTrust, PeerAction, PeerBeat, PeerMessage, PeerOptions,
+    PeerReport, PeerStanding, Peers, SharedBackends, SharedChange, SharedTerms, SharedValues, WithoutBus,
 };
 pub use query::{Query, QueryFetch, Slot, classify};
 pub use request::Request;

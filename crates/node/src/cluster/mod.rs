@@ -21,8 +21,8 @@ use sherwood_config::ClusterSetup;
 use sherwood_listener::SharedTrust;
 use sherwood_model::{BackendId, Instant, SeededState};
 use sherwood_path::{
-    ChangedKeys, PeerAction, PeerMessage, PeerOptions, PeerStanding, Peers, SharedChange, SharedValues,
-    WithoutBus,
+    ChangedKeys, OverallTrust, PeerAction, PeerMessage, PeerOptions, PeerStanding, Peers, SharedBackends,
+    SharedChange, SharedValues,
 };
 use sherwood_process::clock::Clock;
 use sherwood_process::entropy::Entropy;
@@ -45,10 +45,8 @@ pub(crate) struct Cluster {
     peers: Mutex<Peers<Change>>,
     /// Trust in the cached values of each backend that is shared, by id.
     shared: Vec<Option<Arc<SharedValues>>>,
-    /// The shared backend whose values are the first that may not be trusted.
-    first_doubted: Option<Arc<SharedValues>>,
-    /// A shared backend whose changes are refused if those of any are.
-    bounded: Option<Arc<SharedValues>>,
+    /// All shared backends together.
+    all_shared: SharedBackends,
     /// Wakes the bus, since something is to be sent.
     wake: Notify,
     pub(crate) counters: BusCounters,
@@ -67,18 +65,17 @@ impl Cluster {
             Some(Arc::new(SharedValues::new(terms, SeededState::new(entropy.draw()))))
         };
         let shared: Vec<_> = backends.iter().map(values).collect();
-        let is_bounded = |values: &Arc<SharedValues>| values.terms().without_bus == WithoutBus::Bounded;
+        let all: Vec<_> = shared.iter().flatten().cloned().collect();
         let options = PeerOptions::new(setup.node.clone(), setup.nodes.clone());
         let now = clock.now();
         let incarnation = u64::try_from(clock.unix(now).as_millis()).unwrap_or(u64::MAX);
-        let peers = Peers::new(options, incarnation, now, shared.iter().flatten().cloned().collect());
+        let peers = Peers::new(options, incarnation, now, all.clone());
         Arc::new(Self {
             setup,
             clock,
             peers: Mutex::new(peers),
-            first_doubted: shared.iter().flatten().min_by_key(|values| values.terms().stale).cloned(),
-            bounded: shared.iter().flatten().find(|values| is_bounded(values)).cloned(),
             shared,
+            all_shared: SharedBackends::new(&all),
             wake: Notify::new(),
             counters: BusCounters::default(),
         })
@@ -89,15 +86,10 @@ impl Cluster {
         self.shared.get(backend.index())?.as_ref()
     }
 
-    /// Returns what holds for all shared backends together.
+    /// Returns the trust in the values of all shared backends together.
     pub(crate) fn shared_trust(&self) -> SharedTrust {
-        let Some(first) = &self.first_doubted else { return SharedTrust::default() };
-        let now = self.clock.now();
-        let refuses = |shared: &Arc<SharedValues>| shared.writes_from(now).is_some();
-        SharedTrust {
-            doubts_values: first.doubted(now).is_some(),
-            refuses_changes: self.bounded.as_ref().is_some_and(refuses),
-        }
+        let OverallTrust { doubts_values, refuses_changes } = self.all_shared.trust(self.clock.now());
+        SharedTrust { doubts_values, refuses_changes }
     }
 
     /// The backends whose values other nodes cache, too.

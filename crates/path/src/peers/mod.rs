@@ -8,6 +8,7 @@
 //! accounting. [`SharedValues`] applies it: cached values are trusted until
 //! [`SharedTerms::stale`] after the oldest such time of all peers.
 
+mod backends;
 mod change;
 mod fetch_times;
 mod log;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use sherwood_model::{Instant, SplitMix64};
 
+pub use backends::{OverallTrust, SharedBackends};
 pub use change::{ChangedKeys, SharedChange};
 pub use message::{Announced, Beat, Changes, PeerBeat, PeerMessage};
 pub use shared::SharedValues;
