@@ -83,7 +83,7 @@ impl Session<'_> {
         if let Some(after) = self.write_through(moment, &command, out) {
             return after;
         }
-        if self.trust.refuses_changes && self.refuses(&command, out) {
+        if self.trust.refuses_changes && self.refuses(moment, &command, out) {
             return AfterCommand::Continue;
         }
         let (answer, noreply) = match command {

@@ -6,9 +6,11 @@
 //! client flags, which stores do not keep.
 
 use bytes::Bytes;
-use sherwood_wire::memcached::{Command, Meta, MetaFlag, MetaVerb, SetMode, Storage, StorageVerb, reply};
+use sherwood_wire::memcached::{
+    Command, Exptime, Meta, MetaFlag, MetaVerb, SetMode, Storage, StorageVerb, reply,
+};
 
-use super::session::{AfterCommand, Session, expiry};
+use super::session::{AfterCommand, Session, expiry, is_over};
 use crate::backends::{StoreChange, StoreFailure};
 use crate::clock::Moment;
 use crate::conversation::Stored;
@@ -107,7 +109,9 @@ impl Session<'_> {
 
     /// Refuses a command that changes a key, or flushes all, while the other nodes would miss that.
     /// Returns false, and answers nothing, for others.
-    pub(super) fn refuses(&self, command: &Command<'_>, out: &mut Vec<u8>) -> bool {
+    pub(super) fn refuses(&self, moment: Moment, command: &Command<'_>, out: &mut Vec<u8>) -> bool {
+        let service = &self.shared.service;
+        let is_past = |exptime: Option<Exptime>| exptime.is_some_and(|exptime| is_over(exptime, moment));
         let mut room = [0; sherwood_wire::memcached::KEY_BYTES_MAX];
         let (key, noreply) = match command {
             Command::Storage(storage) if storage.verb != StorageVerb::Add => {
@@ -116,17 +120,27 @@ impl Session<'_> {
             Command::Delete { key, noreply } | Command::Arithmetic { key, noreply, .. } => {
                 (Some(*key), *noreply)
             }
+            // An expiry in the past removes the key.
+            Command::Touch { key, exptime, noreply } if is_past(Some(*exptime)) => (Some(*key), *noreply),
+            Command::Retrieval(list) if is_past(list.touch) => {
+                let mut keys = list.keys;
+                let refused = keys.find(|key| service.refuses_change(self.routing, Some(key)));
+                let Some(key) = refused else { return false };
+                // The last part of a long key list ends the answer to all of them.
+                (Some(key), !list.last)
+            }
             Command::FlushAll { noreply, .. } => (None, *noreply),
             Command::Meta(meta) => match meta.verb {
                 MetaVerb::Set { mode: SetMode::Add, .. } => return false,
-                MetaVerb::Set { .. } | MetaVerb::Delete | MetaVerb::Arithmetic(_) => {
+                MetaVerb::Get if !is_past(meta.flags.options().ttl) => return false,
+                MetaVerb::Get | MetaVerb::Set { .. } | MetaVerb::Delete | MetaVerb::Arithmetic(_) => {
                     (Some(meta.key.bytes(&mut room)), false)
                 }
-                MetaVerb::Get | MetaVerb::TooLarge | MetaVerb::Debug => return false,
+                MetaVerb::TooLarge | MetaVerb::Debug => return false,
             },
             _ => return false,
         };
-        let refused = self.shared.service.refuses_change(self.routing, key);
+        let refused = service.refuses_change(self.routing, key);
         if refused && !noreply {
             out.extend_from_slice(b"SERVER_ERROR ");
             out.extend_from_slice(REFUSED_CHANGE.as_bytes());

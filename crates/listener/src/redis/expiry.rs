@@ -10,22 +10,39 @@ use crate::output::Output;
 
 /// Executes the Redis command `EXPIRE key seconds [NX | XX | GT | LT]`.
 pub(super) fn expire(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    set_expiry(session, args, session.unix_ms(), 1000, "expire", out)
+    set_expiry(session, args, "expire", out)
 }
 
 /// Executes the Redis command `PEXPIRE key milliseconds [NX | XX | GT | LT]`.
 pub(super) fn pexpire(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    set_expiry(session, args, session.unix_ms(), 1, "pexpire", out)
+    set_expiry(session, args, "pexpire", out)
 }
 
 /// Executes the Redis command `EXPIREAT key unix-time-seconds [NX | XX | GT | LT]`.
 pub(super) fn expireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    set_expiry(session, args, 0, 1000, "expireat", out)
+    set_expiry(session, args, "expireat", out)
 }
 
 /// Executes the Redis command `PEXPIREAT key unix-time-milliseconds [NX | XX | GT | LT]`.
 pub(super) fn pexpireat(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    set_expiry(session, args, 0, 1, "pexpireat", out)
+    set_expiry(session, args, "pexpireat", out)
+}
+
+/// Returns the expiry that one of these commands sets, in milliseconds since 1970; an error if it
+/// is out of range.
+fn expiry_of(session: &Session<'_>, args: Args<'_>, name: &str) -> Result<i64, Failure> {
+    let unit_ms = if name.starts_with('p') { 1 } else { 1000 };
+    let from_ms = if name.ends_with("at") { 0 } else { session.unix_ms() };
+    let at = number(arg(args, 2))?.checked_mul(unit_ms).and_then(|span| span.checked_add(from_ms));
+    at.ok_or_else(|| Failure::expire_time(name))
+}
+
+impl Session<'_> {
+    /// Returns true if the command `name`, one of these, removes its key because the time is past.
+    /// Its conditions may still keep the key.
+    pub(super) fn is_past_expiry(&self, args: Args<'_>, name: &str) -> bool {
+        expiry_of(self, args, name).is_ok_and(|at| at <= self.unix_ms())
+    }
 }
 
 /// The conditions `NX`, `XX`, `GT` and `LT`, under which a key's expiry is changed.
@@ -68,17 +85,9 @@ impl Conditions {
     }
 }
 
-fn set_expiry(
-    session: &Session<'_>,
-    args: Args<'_>,
-    from_ms: i64,
-    unit_ms: i64,
-    name: &str,
-    out: &mut Output,
-) -> CommandResult {
+fn set_expiry(session: &Session<'_>, args: Args<'_>, name: &str, out: &mut Output) -> CommandResult {
     let conditions = Conditions::parse(args)?;
-    let at = number(arg(args, 2))?.checked_mul(unit_ms).and_then(|span| span.checked_add(from_ms));
-    let at = at.ok_or_else(|| Failure::expire_time(name))?;
+    let at = expiry_of(session, args, name)?;
     let changed = session.update(arg(args, 1), |old| {
         let Some(old) = old else { return (Change::Keep, false) };
         if !conditions.allow(old.expires.map(|expires| session.unix_ms_of(expires)), at) {

@@ -169,6 +169,13 @@ pub(super) fn getex(session: &mut Session<'_>, args: Args<'_>, out: &mut Output)
     })?
 }
 
+/// Returns true if a `GETEX` removes its key because its time is past.
+pub(super) fn getex_is_past(session: &Session<'_>, args: Args<'_>) -> bool {
+    let expire = Options::parse(args, 2, OptionSyntax::GetEx).ok().and_then(|options| options.expire);
+    let at = expire.and_then(|expire| session.deadline(expire, "getex").ok());
+    at.is_some_and(|at| at <= session.moment.now)
+}
+
 /// Executes the Redis command `GETDEL key`.
 pub(super) fn getdel(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let session = &*session;

@@ -14,7 +14,7 @@ use sherwood_wire::resp::{Args, reply};
 use super::aside::Aside;
 use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
-use super::strings::{expiry_of_set, unconditional_set};
+use super::strings::{expiry_of_set, getex_is_past, unconditional_set};
 use super::table::Command;
 use crate::backends::{StoreChange, StoreFailure};
 use crate::conversation::Stored;
@@ -141,8 +141,17 @@ impl Session<'_> {
         }
         match command.name {
             "flushall" | "flushdb" => service.refuses_change(self.routing(), None),
-            _ if !changes_values(command) => false,
+            _ if !changes_values(command) && !self.removes_by_expiry(command, args) => false,
             _ => command.keys_of(args).any(|key| service.refuses_change(self.routing(), Some(key))),
+        }
+    }
+
+    /// Returns true for a command that sets an expiry which is past, and so removes its key.
+    fn removes_by_expiry(&self, command: &Command, args: Args<'_>) -> bool {
+        match command.name {
+            name @ ("expire" | "pexpire" | "expireat" | "pexpireat") => self.is_past_expiry(args, name),
+            "getex" => getex_is_past(self, args),
+            _ => false,
         }
     }
 

@@ -64,3 +64,23 @@ fn changes_are_refused_and_reads_are_not_while_other_nodes_would_miss_changes() 
     fake.trust(TRUSTED);
     client.check(&[("set k 0 0 1\r\n2\r\n", "STORED\r\n")]);
 }
+
+#[test]
+fn past_expiry_is_refused_since_it_removes_the_key() {
+    let (service, fake) = shared_service();
+    let mut client = Client::new(service);
+    client.check(&[("set k 0 0 1\r\n1\r\n", "STORED\r\n")]);
+    fake.trust(CLOSED);
+    for command in
+        ["touch k -1\r\n", "gat -1 k\r\n", "gats -1 none k\r\n", "mg k T-1\r\n", "mg k v q T-1\r\n"]
+    {
+        client.check(&[(command, REFUSED)]);
+    }
+    client.check(&[
+        ("touch k -1 noreply\r\nmn\r\n", "MN\r\n"),
+        ("mg k v t\r\n", "VA 1 t-1\r\n1\r\n"),
+        ("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n"),
+    ]);
+    fake.trust(TRUSTED);
+    client.check(&[("touch k -1\r\nget k\r\n", "TOUCHED\r\nEND\r\n")]);
+}

@@ -208,7 +208,7 @@ impl Session<'_> {
         if let Some(after) = self.binary_write_through(moment, request, out) {
             return after;
         }
-        if self.trust.refuses_changes && self.binary_refuses(request) {
+        if self.trust.refuses_changes && self.binary_refuses(moment, request) {
             UNTOLD.append(echo, out);
             return AfterRequest::Continue;
         }

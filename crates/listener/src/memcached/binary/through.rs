@@ -12,7 +12,7 @@ use crate::backends::{StoreChange, StoreFailure};
 use crate::clock::Moment;
 use crate::conversation::Stored;
 use crate::counters::Count;
-use crate::memcached::session::{Session, expiry};
+use crate::memcached::session::{Session, expiry, is_over};
 use crate::store::StoreWrite;
 
 /// The data needed to answer a client once its write has ended.
@@ -94,10 +94,16 @@ impl Session<'_> {
 
     /// Returns true for a request that changes a key, or flushes all, while the other nodes would
     /// miss that.
-    pub(super) fn binary_refuses(&self, request: &Request<'_>) -> bool {
+    pub(super) fn binary_refuses(&self, moment: Moment, request: &Request<'_>) -> bool {
         let key = match request.command {
             Command::Storage(Storage { key, verb, .. }) if verb != StorageVerb::Add => Some(key),
             Command::Delete { key } | Command::Arithmetic { key, .. } => Some(key),
+            // An expiry in the past removes the key.
+            Command::Touch { key, exptime } | Command::Get { key, touch: Some(exptime), .. }
+                if is_over(exptime, moment) =>
+            {
+                Some(key)
+            }
             Command::Flush { .. } => None,
             _ => return false,
         };

@@ -89,3 +89,35 @@ fn command_is_refused_if_it_changes_a_shared_key_beside_keys_that_are_written_th
     assert_eq!(*known.asked.lock().unwrap(), [""; 0]);
     listener.check(&mut client, &[("GET k", "$1 1"), ("MSET w/k 2 w/l 3", "+OK"), ("DEL w/k", ":1")]);
 }
+
+#[test]
+fn past_expiry_is_refused_since_it_removes_the_key() {
+    let (listener, known) = sharing([("", shared_target(false))]);
+    let mut client = listener.client();
+    listener.check(&mut client, &[("SET k 1", "+OK")]);
+    known.trust(CLOSED);
+    for command in [
+        "EXPIRE k -1",
+        "EXPIRE k 0",
+        "PEXPIRE k -1",
+        "EXPIREAT k 5",
+        "PEXPIREAT k 5",
+        "GETEX k EXAT 5",
+        "GETEX k PXAT 5",
+    ] {
+        listener.check(&mut client, &[(command, REFUSED)]);
+        listener.check(&mut client, &[("MULTI", "+OK"), (command, "+QUEUED"), ("EXEC", REFUSED)]);
+    }
+    listener.check(
+        &mut client,
+        &[
+            ("GETEX k EX 100", "$1 1"),
+            ("EXPIRE k x", "-ERR value is not an integer or out of range"),
+            ("PEXPIRE k 100000", ":1"),
+            ("EXPIREAT k 1900000000", ":1"),
+            ("GET k", "$1 1"),
+        ],
+    );
+    known.trust(TRUSTED);
+    listener.check(&mut client, &[("EXPIRE k -1", ":1"), ("EXISTS k", ":0")]);
+}

@@ -42,6 +42,9 @@ fn changes_are_refused_while_the_other_nodes_would_miss_them() {
         "append k 0 0 1\r\n1",
         "ms k 1\r\n1",
         "md k",
+        "touch k -1",
+        "gat -1 k",
+        "mg k T-1",
         "flush_all",
     ] {
         assert_eq!(one(&mut memcached, command), refused, "{command}");
@@ -50,7 +53,7 @@ fn changes_are_refused_while_the_other_nodes_would_miss_them() {
     assert_eq!(one(&mut memcached, "ms m 1 ME\r\n1"), "HD");
     assert_eq!(one(&mut memcached, "touch k 100"), "TOUCHED");
     let refused = format!("-ERR {REFUSED}");
-    for command in ["SET k 2", "DEL k", "INCR k", "FLUSHALL"] {
+    for command in ["SET k 2", "DEL k", "INCR k", "EXPIRE k -1", "GETEX k PXAT 1", "FLUSHALL"] {
         assert_eq!(one(&mut redis, command), refused, "{command}");
     }
     assert_eq!(one(&mut redis, "EXPIRE k 100"), ":1");

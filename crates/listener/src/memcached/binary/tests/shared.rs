@@ -8,6 +8,9 @@ const DOUBTED: SharedTrust = SharedTrust { doubts_values: true, refuses_changes:
 const CLOSED: SharedTrust = SharedTrust { doubts_values: false, refuses_changes: true };
 const TRUSTED: SharedTrust = SharedTrust { doubts_values: false, refuses_changes: false };
 
+/// A time since 1970 in the past, seconds.
+const PAST: u32 = 1_700_000_000;
+
 /// Opcode, status and text of the answer to a change that other nodes would miss.
 fn refused(opcode: u8) -> String {
     format!("{opcode:02x} error 86 {}", crate::shared::REFUSED_CHANGE)
@@ -48,4 +51,19 @@ fn changes_are_refused_and_reads_are_not_while_other_nodes_would_miss_changes() 
     );
     fake.trust(TRUSTED);
     client.check(&[set("k", "2")], &["01"]);
+}
+
+#[test]
+fn past_expiry_is_refused_since_it_removes_the_key() {
+    let (service, fake) = shared_service();
+    let mut client = Client::new(service);
+    client.check(&[set("k", "1")], &["01"]);
+    fake.trust(CLOSED);
+    for opcode in [TOUCH, GAT, GATQ] {
+        let refused = refused(opcode);
+        client.check(&[frame(opcode, "k").numbers(&[PAST])], &[&refused]);
+    }
+    client.check(&[frame(GET, "k")], &["00 0 1"]);
+    fake.trust(TRUSTED);
+    client.check(&[frame(TOUCH, "k").numbers(&[PAST]), frame(GET, "k")], &["1c 0", "00 error 1 Not found"]);
 }
