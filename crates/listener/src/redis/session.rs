@@ -444,8 +444,8 @@ impl Session<'_> {
         }
     }
 
-    /// Drops the cached value of a key that other nodes may have changed. A transaction, which
-    /// holds locks of the cache, has done so for its keys before.
+    /// Drops the cached value of a key that other nodes may have changed. `EXEC` has done so for
+    /// the keys of its transaction, whose locks are held.
     #[cold]
     fn drop_doubted(&self, partition: PartitionId, name: &[u8]) {
         if self.exclusive.is_none() {

@@ -52,8 +52,7 @@ struct Keys<'k> {
 }
 
 impl<'k> Keys<'k> {
-    /// Returns the keys of queued commands and the watched ones. Drops cached values that may not
-    /// be trusted, before the locks are held.
+    /// Returns the keys of queued commands and the watched ones.
     fn of(session: &Session<'_>, queue: &'k KeptRequests, watched: &'k WatchedKeys) -> Self {
         let routing = session.routing();
         let mut keys = Self::default();
@@ -65,7 +64,6 @@ impl<'k> Keys<'k> {
             }
             for key in command.keys_of(args) {
                 let Some((target, name)) = routing.find(key) else { continue };
-                session.drop_untrusted(target, name);
                 keys.all.push((target.partition, name));
                 if writes {
                     keys.written.push((target.partition, name));
@@ -103,6 +101,9 @@ pub(super) fn exec(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> 
         session.client.watched.clear();
         return Err(EXEC_ABORT);
     }
+    // Once, and not again when missing values have been fetched: the commands would not find a
+    // value that was not missing. Under the locks it is too late.
+    session.drop_untrusted_of(&transaction.queue);
     let missing = session.missing_of(&transaction.queue);
     match missing {
         Ok(missing) if missing.is_empty() => session.execute_all(&transaction, HashMap::new(), out),
@@ -246,6 +247,18 @@ impl<'a> Session<'a> {
         }
         if gathering.muted {
             out.reset(before);
+        }
+    }
+
+    /// Drops the cached values of the keys of queued commands that may not be trusted.
+    fn drop_untrusted_of(&self, queue: &KeptRequests) {
+        if !self.trust.doubts_values {
+            return;
+        }
+        let routing = self.routing();
+        let keys = |args| Command::of(args).into_iter().flat_map(move |command| command.keys_of(args));
+        for (target, name) in queue.iter().flat_map(keys).filter_map(|key| routing.find(key)) {
+            self.drop_untrusted(target, name);
         }
     }
 

@@ -121,3 +121,20 @@ fn past_expiry_is_refused_since_it_removes_the_key() {
     known.trust(TRUSTED);
     listener.check(&mut client, &[("EXPIRE k -1", ":1"), ("EXISTS k", ":0")]);
 }
+
+#[test]
+fn transaction_reads_fetched_values_for_untrusted_ones_and_keeps_those_trusted_at_its_begin() {
+    let (listener, known) = sharing([("", shared_target(true))]);
+    let mut client = listener.client();
+    listener.check(
+        &mut client,
+        &[("SET k 1", "+OK"), ("MULTI", "+OK"), ("GET k", "+QUEUED"), ("GET other", "+QUEUED")],
+    );
+    let moment = Moment { now: listener.now, unix_secs: listener.unix_secs() };
+    let answer = client.send_with(moment, &request("EXEC"), |wanted| {
+        known.trust(DOUBTED);
+        wanted.iter().map(|wanted| Ok(Some(wanted.key.clone().into()))).collect()
+    });
+    assert_eq!(String::from_utf8(answer).unwrap(), "*2\r\n$1\r\n1\r\n$5\r\nother\r\n");
+    listener.check(&mut client, &[("MULTI", "+OK"), ("GET k", "+QUEUED"), ("EXEC", "*1 $3 <k>")]);
+}
