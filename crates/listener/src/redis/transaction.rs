@@ -104,6 +104,7 @@ pub(super) fn exec(session: &mut Session<'_>, _: Args<'_>, out: &mut Output) -> 
     // Once, and not again when missing values have been fetched: the commands would not find a
     // value that was not missing. Under the locks it is too late.
     session.drop_untrusted_of(&transaction.queue);
+    session.drop_untrusted_watched();
     let missing = session.missing_of(&transaction.queue);
     match missing {
         Ok(missing) if missing.is_empty() => session.execute_all(&transaction, HashMap::new(), out),

@@ -53,6 +53,8 @@ fn watch_each(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> Co
     let mut keys = Vec::with_capacity(args.len() - 1);
     for key in args.from(1) {
         let (target, name) = session.routing().find(key).ok_or_else(|| Failure::nowhere(key))?;
+        // Otherwise the transaction would find a change, since it drops the value.
+        session.drop_untrusted(target, name);
         keys.push((target.partition, name.into()));
     }
     let missing = session.missing(args.from(1))?;
@@ -81,6 +83,14 @@ impl Session<'_> {
                 let seen = self.seen(partition, &name);
                 self.client.watched.push(Watched { partition, name, seen });
             }
+        }
+    }
+
+    /// Drops the values of watched keys that may not be trusted, which count as changed then.
+    pub(super) fn drop_untrusted_watched(&self) {
+        if self.trust.doubts_values {
+            let places = self.client.watched.iter().map(Watched::place);
+            places.for_each(|(partition, name)| self.shared.service.drop_untrusted(partition, name));
         }
     }
 

@@ -138,3 +138,19 @@ fn transaction_reads_fetched_values_for_untrusted_ones_and_keeps_those_trusted_a
     assert_eq!(String::from_utf8(answer).unwrap(), "*2\r\n$1\r\n1\r\n$5\r\nother\r\n");
     listener.check(&mut client, &[("MULTI", "+OK"), ("GET k", "+QUEUED"), ("EXEC", "*1 $3 <k>")]);
 }
+
+#[test]
+fn watched_value_is_one_that_is_trusted_and_counts_as_changed_once_it_is_not() {
+    let (listener, known) = sharing([("", shared_target(false))]);
+    let mut client = listener.client();
+    listener.check(&mut client, &[("SET k 1", "+OK")]);
+    known.trust(DOUBTED);
+    listener.check(
+        &mut client,
+        &[("WATCH k", "+OK"), ("MULTI", "+OK"), ("SETNX k 2", "+QUEUED"), ("EXEC", "*1 :1")],
+    );
+    known.trust(TRUSTED);
+    listener.check(&mut client, &[("WATCH k", "+OK"), ("MULTI", "+OK"), ("SET l 1", "+QUEUED")]);
+    known.trust(DOUBTED);
+    listener.check(&mut client, &[("EXEC", "*-1"), ("GET l", "$-1")]);
+}
