@@ -470,6 +470,7 @@ impl Session<'_> {
     /// Returns the time since the last use of an item, as the cache engine has recorded it.
     pub(super) fn idle(&self, key: &[u8]) -> Option<Duration> {
         let (target, name) = self.routing().find(key)?;
+        self.drop_untrusted(target, name);
         let last_use = self.peek_at(target.partition, name, &self.access(), |item| item.last_use)?;
         Some(self.shared.service.cache.since(last_use, self.moment.now))
     }

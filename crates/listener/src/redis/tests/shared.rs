@@ -41,6 +41,7 @@ fn commands_find_no_value_that_is_not_trusted() {
         ("APPEND k 2", ":1"),
         ("SETNX k 2", ":1"),
         ("OBJECT ENCODING k", "$-1"),
+        ("OBJECT IDLETIME k", "$-1"),
     ] {
         known.trust(TRUSTED);
         listener.check(&mut client, &[("SET k value", "+OK"), ("STRLEN k", ":5")]);
