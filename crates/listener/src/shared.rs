@@ -146,6 +146,10 @@ impl Service {
 /// The reason that a change is refused ([`Service::refuses_change`]).
 pub(super) const REFUSED_CHANGE: &str = "the other nodes of the cluster do not know this process yet and would serve older values; nothing was changed, try again later";
 
+/// The reason that a command on many keys ends before the last of them, since changes are refused
+/// from now on.
+pub(super) const REFUSED_REST: &str = "the other nodes of the cluster do not know this process any more and would serve older values; some of the keys were changed, try again later";
+
 /// Returns the result of a change that `make` calls once.
 fn once<R>(change: impl FnOnce() -> (R, bool), make: impl FnOnce(&mut dyn FnMut() -> bool)) -> R {
     let (mut change, mut result) = (Some(change), None);

@@ -11,6 +11,7 @@ use sherwood_wire::resp::{Args, reply};
 use super::aside::{Aside, KeptKeys};
 use super::failure::Failure;
 use super::session::{CommandResult, Session, arg};
+use super::through::rest_untold;
 use crate::output::Output;
 use crate::work::{ARGUMENT, CHANGE, COMMAND_MAX};
 
@@ -20,6 +21,8 @@ pub(super) struct Operation {
     pub(super) run: fn(&Session<'_>, &[u8]) -> bool,
     /// Work of the operation on one key, units.
     pub(super) work: u64,
+    /// True if the operation changes its key, so that it may be refused.
+    pub(super) changes: bool,
 }
 
 /// A command with keys left to process.
@@ -41,8 +44,8 @@ impl Each {
         self.keys.capacity()
     }
 
-    /// Executes a portion of the command. Returns true after the last portion, when the command is
-    /// answered.
+    /// Executes a portion of the command. Returns true after the last portion or the first refused
+    /// key, when the command is answered.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
         let Self { operation, keys, count, muted } = self;
         while !out.work.ends_turn() {
@@ -52,6 +55,12 @@ impl Each {
                 }
                 return true;
             };
+            if operation.changes && session.refuses_rest(Some(key)) {
+                if !*muted {
+                    reply::error(out, &rest_untold().0);
+                }
+                return true;
+            }
             out.work.add(operation.work);
             *count += usize::from((operation.run)(session, key));
         }
@@ -104,6 +113,9 @@ impl Pairs {
         let _order = session.order();
         for _ in 0..PAIRS_MAX {
             let Some((key, value)) = self.arguments.next_pair() else { return Ok(true) };
+            if session.refuses_rest(Some(key)) {
+                return Err(rest_untold());
+            }
             out.work.add(PAIR_WORK);
             session.store(key, value, None)?;
         }

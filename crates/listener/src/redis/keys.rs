@@ -12,19 +12,20 @@ use crate::work::{CHANGE, KEY};
 /// Executes the Redis commands `DEL key …` and `UNLINK key …`, which do the same: freeing memory
 /// here is fast.
 pub(super) fn del(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
-    session.each(args, Operation { run: |session, key| session.remove(key), work: CHANGE }, out)
+    let run = |session: &Session<'_>, key: &[u8]| session.remove(key);
+    session.each(args, Operation { run, work: CHANGE, changes: true }, out)
 }
 
 /// Executes the Redis command `EXISTS key …`.
 pub(super) fn exists(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let run = |session: &Session<'_>, key: &[u8]| session.peek(key, |_| ()).is_some();
-    session.each(args, Operation { run, work: KEY }, out)
+    session.each(args, Operation { run, work: KEY, changes: false }, out)
 }
 
 /// Executes the Redis command `TOUCH key …`.
 pub(super) fn touch(session: &mut Session<'_>, args: Args<'_>, out: &mut Output) -> CommandResult {
     let run = |session: &Session<'_>, key: &[u8]| session.read(key, |_| ()).is_some();
-    session.each(args, Operation { run, work: KEY }, out)
+    session.each(args, Operation { run, work: KEY, changes: false }, out)
 }
 
 /// Executes the Redis command `TYPE key`.

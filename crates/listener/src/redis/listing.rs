@@ -12,6 +12,7 @@ use super::failure::{Failure, SYNTAX};
 use super::glob;
 use super::session::{CommandResult, Session, arg, is, number};
 use super::stored_names::own_name;
+use super::through::rest_untold;
 use crate::output::Output;
 use crate::work::CHANGE;
 
@@ -132,9 +133,15 @@ impl Listing {
         pattern + self.found.capacity()
     }
 
-    /// Executes a portion of the iteration. Returns true after the last one, when the answer is
-    /// complete.
+    /// Executes a portion of the iteration. Returns true after the last one, or if a removal is
+    /// refused, when the answer is complete.
     pub(super) fn go_on(&mut self, session: &Session<'_>, out: &mut Output) -> bool {
+        if matches!(self.purpose, Purpose::Remove) && session.refuses_rest(None) {
+            if !self.muted {
+                reply::error(out, &rest_untold().0);
+            }
+            return true;
+        }
         let more = self.step(session, out);
         let enough = match &mut self.purpose {
             Purpose::Keys(_) => self.found.len() >= KEYS_BYTES_MAX,

@@ -20,7 +20,7 @@ use crate::backends::{StoreChange, StoreFailure};
 use crate::conversation::Stored;
 use crate::counters::Count;
 use crate::kept::allocated;
-use crate::shared::REFUSED_CHANGE;
+use crate::shared::{REFUSED_CHANGE, REFUSED_REST};
 use crate::store::StoreWrite;
 
 /// Writes that the store has to acknowledge before their command is answered.
@@ -94,6 +94,12 @@ pub(super) fn untold() -> Failure {
     Failure::about("ERR ", REFUSED_CHANGE.as_bytes(), "")
 }
 
+/// Returns the error of a command some of whose keys were changed before the changes of others were
+/// refused.
+pub(super) fn rest_untold() -> Failure {
+    Failure::about("ERR ", REFUSED_REST.as_bytes(), "")
+}
+
 /// Returns true for a command that changes values, not only their lifetimes.
 fn changes_values(command: &Command) -> bool {
     let is_of_lifetimes = ["expire", "persist", "getex"].iter().any(|name| command.name.contains(name));
@@ -144,6 +150,12 @@ impl Session<'_> {
             _ if !changes_values(command) && !self.removes_by_expiry(command, args) => false,
             _ => command.keys_of(args).any(|key| service.refuses_change(self.routing(), Some(key))),
         }
+    }
+
+    /// Returns true if a command that goes on has to leave the change of this key, or of any key,
+    /// since the other nodes would miss it.
+    pub(super) fn refuses_rest(&self, key: Option<&[u8]>) -> bool {
+        self.trust.refuses_changes && self.shared.service.refuses_change(self.routing(), key)
     }
 
     /// Returns true for a command that sets an expiry which is past, and so removes its key.

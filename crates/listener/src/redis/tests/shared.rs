@@ -155,3 +155,54 @@ fn watched_value_is_one_that_is_trusted_and_counts_as_changed_once_it_is_not() {
     known.trust(DOUBTED);
     listener.check(&mut client, &[("EXEC", "*-1"), ("GET l", "$-1")]);
 }
+
+/// Begins a command that takes several turns, then lets changes be refused. Returns the answer.
+fn overtaken(listener: &Listener, known: &Known, command: &str) -> String {
+    let mut client = listener.client();
+    let moment = Moment { now: listener.now, unix_secs: listener.unix_secs() };
+    let no_fetch = &mut |_| unreachable!("the listener is look-aside");
+    client.receive(&request(command));
+    assert_eq!(client.turn(moment, no_fetch), b"", "it takes several turns");
+    known.trust(CLOSED);
+    let mut answer = Vec::new();
+    while answer.is_empty() {
+        answer = client.turn(moment, no_fetch);
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+#[test]
+fn long_command_ends_with_an_error_when_changes_of_its_other_keys_are_refused() {
+    let error = format!("-ERR {}\r\n", crate::shared::REFUSED_REST);
+    let names: Vec<String> = (0..15_000).map(|key| format!("k{key}")).collect();
+    for (name, first, last) in [("MSET", "$1 1", "$-1"), ("DEL", "$-1", "$1 1"), ("EXISTS", "$1 1", "$1 1")] {
+        let (listener, known) = sharing([("", shared_target(false))]);
+        let pairs: Vec<String> = names.iter().map(|name| format!("{name} 1")).collect();
+        let command = match name {
+            "MSET" => format!("MSET {}", pairs.join(" ")),
+            _ => {
+                assert_eq!(listener.ask(&mut listener.client(), &format!("MSET {}", pairs.join(" "))), "+OK");
+                format!("{name} {}", names.join(" "))
+            }
+        };
+        let answer = overtaken(&listener, &known, &command);
+        if name == "EXISTS" {
+            assert_eq!(answer, ":15000\r\n");
+        } else {
+            assert_eq!(answer, error, "{name}");
+        }
+        listener.check(&mut listener.client(), &[("GET k0", first), ("GET k14999", last)]);
+    }
+}
+
+#[test]
+fn removal_of_one_database_ends_with_an_error_when_changes_are_refused() {
+    let (mut listener, known) = sharing([("", shared_target(false))]);
+    Arc::get_mut(&mut listener.shared).unwrap().options.databases = 2;
+    let pairs: Vec<String> = (0..15_000).map(|key| format!("k{key} 1")).collect();
+    assert_eq!(listener.ask(&mut listener.client(), &format!("MSET {}", pairs.join(" "))), "+OK");
+    let answer = overtaken(&listener, &known, "FLUSHDB");
+    assert_eq!(answer, format!("-ERR {}\r\n", crate::shared::REFUSED_REST));
+    let left = listener.ask(&mut listener.client(), "DBSIZE");
+    assert!(!["", ":0", ":15000"].contains(&&*left), "{left} keys are left");
+}
