@@ -1,5 +1,6 @@
 //! The backends from which listeners fetch misses, and which learn of changes of the cache.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -84,6 +85,9 @@ pub enum StoreChange {
     Delete,
 }
 
+/// Keys of partitions.
+pub type KeySet = HashSet<(PartitionId, Bytes)>;
+
 /// The present trust in the values of partitions that other nodes cache, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedTrust {
@@ -167,9 +171,10 @@ pub trait Backends: Send + Sync {
     /// may be missing, so that it may not be used.
     fn drop_untrusted(&self, partition: PartitionId, key: &[u8]);
 
-    /// Calls `change`, which changes the keys `written` and flushes the partitions `flushed` as of
-    /// the time `at`, exactly once, and fences all of them like [`write`](Self::write) and
-    /// [`flush`](Self::flush).
+    /// Calls `change`, which may change the keys `written` and flushes the partitions `flushed` as
+    /// of the time `at`, exactly once, and fences all of them like [`write`](Self::write) and
+    /// [`flush`](Self::flush). It returns those keys of shared partitions whose values have not
+    /// stayed.
     ///
     /// `change` is called under the locks of all backends concerned, taken in an order that is the
     /// same for all callers. It locks shards of the cache in ascending order and nothing else.
@@ -178,7 +183,7 @@ pub trait Backends: Send + Sync {
         written: &[(PartitionId, &[u8])],
         flushed: &[PartitionId],
         at: Instant,
-        change: &mut dyn FnMut(),
+        change: &mut dyn FnMut() -> KeySet,
     );
 
     /// Calls `change` like [`write`](Self::write), for a flush of the whole partition as of the

@@ -121,7 +121,7 @@ mod work;
 pub use account::{BufferBytes, FETCHED_COPIES};
 pub use address::{Address, UnixSocket};
 pub use backends::{
-    Backends, FetchFailure, FetchResult, FetchedValue, SharedTrust, StoreChange, StoreFailure,
+    Backends, FetchFailure, FetchResult, FetchedValue, KeySet, SharedTrust, StoreChange, StoreFailure,
 };
 pub use clock::{Clock, CpuTimes, ManualClock, Moment};
 pub use counters::{Count, Counts};

@@ -37,7 +37,7 @@ use crate::reload::ReloadRequests;
 use crate::spans::Spans;
 use crate::tenants::{TenantCounters, TenantNetwork};
 use crate::traces::TraceIntake;
-use sherwood_listener::{Address, ClientBatches, Meter, Reading};
+use sherwood_listener::{Address, ClientBatches, KeySet, Meter, Reading};
 
 /// The state shared by all handlers and threads.
 pub(crate) struct Core {
@@ -231,15 +231,16 @@ impl Core {
         }
     }
 
-    /// Runs `change`, which changes the keys `written` and flushes the partitions `flushed` from
-    /// the time `at` on, and fences them. The locks of their backends are held meanwhile, taken in
-    /// the order of the backends' ids.
+    /// Runs `change`, which may change the keys `written` and flushes the partitions `flushed` from
+    /// the time `at` on, fences them, and announces them to the other nodes: the flushes, and the
+    /// shared keys that it returns, whose values have not stayed. The locks of their backends are
+    /// held meanwhile, taken in the order of the backends' ids.
     pub(crate) fn write_all(
         &self,
         written: &[(PartitionId, &[u8])],
         flushed: &[PartitionId],
         at: Instant,
-        change: &mut dyn FnMut(),
+        change: &mut dyn FnMut() -> KeySet,
     ) {
         let mut by_backend: BTreeMap<BackendId, Changes> = BTreeMap::new();
         let backend_of = |partition: PartitionId| self.names.partitions()[partition.index()].backend;
@@ -252,11 +253,37 @@ impl Core {
             by_backend.entry(backend_of(partition)).or_default().flushed.push(partition);
         }
         let changes: Vec<_> = by_backend.into_iter().collect();
-        self.write_nested(&changes, at, change);
-        for (backend, Changes { written, flushed }) in changes {
-            written.into_iter().for_each(|key| self.announce(backend, ChangedKeys::Key(key.key)));
-            flushed.first().into_iter().for_each(|_| self.announce(backend, ChangedKeys::All));
+        let (began, mut before, mut changed) = (self.clock.now(), Vec::new(), KeySet::new());
+        self.write_nested(&changes, at, &mut || {
+            before = self.shared_versions(&changes);
+            changed = change();
+        });
+        for (shared, FetchKey { partition, key }, before) in before {
+            let versions = (before, self.version(*partition, key));
+            if changed.remove(&(*partition, key.clone()))
+                && shared.handle_change(began, *partition, key, versions)
+            {
+                self.announce(backend_of(*partition), ChangedKeys::Key(key.clone()));
+            }
         }
+        for (backend, Changes { flushed, .. }) in &changes {
+            flushed.first().into_iter().for_each(|_| self.announce(*backend, ChangedKeys::All));
+        }
+    }
+
+    /// Returns the keys to be written of shared backends, with the versions of their present
+    /// values.
+    fn shared_versions<'c>(
+        &self,
+        changes: &'c [(BackendId, Changes)],
+    ) -> Vec<(&Arc<SharedValues>, &'c FetchKey, Option<u64>)> {
+        let mut versions = Vec::new();
+        for (backend, Changes { written, .. }) in changes {
+            let Some(shared) = self.shared(*backend) else { continue };
+            let of = |key: &'c FetchKey| (shared, key, self.version(key.partition, &key.key));
+            versions.extend(written.iter().map(of));
+        }
+        versions
     }
 
     /// Runs `change` under the locks of these backends. The depth is at most the number of

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use sherwood_cache::Held;
+use sherwood_cache::{Access, Change, Held, Item, Refused};
 use sherwood_model::{Instant, PartitionId};
 use sherwood_wire::resp::KeptRequests;
 
-use crate::backends::FetchResult;
+use crate::backends::{FetchResult, KeySet};
 use crate::kept::allocated;
+use crate::routing::Target;
 use crate::work::Work;
 
 /// Most commands of a transaction.
@@ -50,8 +51,37 @@ pub(super) fn bytes_max(request_bytes_max: u32) -> usize {
 /// The keys of a transaction while it is executed, and the values fetched for it.
 pub(super) struct Exclusive<'a> {
     pub(super) held: RefCell<Held<'a>>,
+    /// The keys that other nodes cache, too, and whose values have not stayed.
+    pub(super) changed: RefCell<KeySet>,
     /// Results of fetches, without those of keys that the transaction has changed since.
     pub(super) fetched: HashMap<(PartitionId, Bytes), FetchResult>,
+}
+
+impl Exclusive<'_> {
+    /// Reads an item of the transaction and changes it.
+    pub(super) fn update<'v, R>(
+        &self,
+        target: Target,
+        name: &[u8],
+        access: &Access,
+        decide: impl FnOnce(Option<Item<'_>>) -> (Change<'v>, R),
+    ) -> Result<R, Refused> {
+        let mut keeps = true;
+        let result = self.held.borrow_mut().update(target.partition, name, access, |old| {
+            let (change, result) = decide(old);
+            keeps = keeps_value(&change);
+            (change, result)
+        });
+        if target.shared && !keeps {
+            self.changed.borrow_mut().insert((target.partition, Bytes::copy_from_slice(name)));
+        }
+        result
+    }
+}
+
+/// Returns true for a change after which the key has the value that it had.
+pub(super) fn keeps_value(change: &Change<'_>) -> bool {
+    matches!(change, Change::Keep | Change::Amend { .. } | Change::Touch(_))
 }
 
 /// The keys that a client watches.

@@ -19,7 +19,7 @@ use super::aside::Aside;
 use super::calls::ThreadCalls;
 use super::clients::{Card, View};
 use super::failure::{Failure, NO_AUTH, NOT_AN_INTEGER, SCRIPTS, SWAP, TOO_LONG, WRONG_PASSWORD, quoted};
-use super::multi::{Exclusive, Transaction, WatchedKeys};
+use super::multi::{Exclusive, Transaction, WatchedKeys, keeps_value};
 use super::table::{self, Command};
 use super::through::untold;
 use super::unlocked::Unlocked;
@@ -509,12 +509,12 @@ impl Session<'_> {
         self.drop_untrusted(target, name);
         let access = self.access();
         let partition = target.partition;
-        let (mut found, keeps_value) = (false, Cell::new(false));
+        let (mut found, keeps) = (false, Cell::new(false));
         let decide = |item: Option<Item<'_>>| {
             let old = item.and_then(Old::of);
             found = old.is_some();
             let (change, result) = decide(old);
-            keeps_value.set(matches!(change, Change::Keep | Change::Amend { .. } | Change::Touch(_)));
+            keeps.set(keeps_value(&change));
             (change, result)
         };
         let result = match &self.exclusive {
@@ -522,10 +522,10 @@ impl Session<'_> {
                 let Service { cache, .. } = &self.shared.service;
                 self.shared.service.write_if(target, name, || {
                     let result = cache.update(partition, name, &access, decide);
-                    (result, !keeps_value.get())
+                    (result, !keeps.get())
                 })
             }
-            Some(exclusive) => exclusive.held.borrow_mut().update(partition, name, &access, decide),
+            Some(exclusive) => exclusive.update(target, name, &access, decide),
         };
         Ok(Changed { target, found, result })
     }
@@ -551,7 +551,7 @@ impl Session<'_> {
                 Some(exclusive) => {
                     let removed = |old: Option<Item<'_>>| (Change::Remove, old.is_some());
                     // A removal is never refused.
-                    exclusive.held.borrow_mut().update(partition, name, &access, removed).unwrap_or(false)
+                    exclusive.update(target, name, &access, removed).unwrap_or(false)
                 }
             };
             self.ended.note(target, Operation::Delete, removed);

@@ -389,7 +389,7 @@ impl Session<'_> {
             }
             Some(exclusive) => {
                 let set = |_: Option<Item<'_>>| (Change::Store(item), ());
-                exclusive.held.borrow_mut().update(target.partition, name, &access, set)
+                exclusive.update(target, name, &access, set)
             }
         };
         self.ended.note_set((target, name), stored.map(|()| true));
@@ -414,7 +414,7 @@ impl Session<'_> {
                     Some(_) => (Change::Keep, false),
                     None => (Change::Store(item), true),
                 };
-                exclusive.held.borrow_mut().update(target.partition, name, &access, add)
+                exclusive.update(target, name, &access, add)
             }
         };
         self.ended.note_set((target, name), added);

@@ -323,15 +323,18 @@ impl<'a> Session<'a> {
                 _ => service.cache.hold_all(now),
             };
             let fetched = fetched.take().unwrap_or_default();
-            self.exclusive = Some(Exclusive { held: RefCell::new(held), fetched });
+            let changed = RefCell::default();
+            self.exclusive = Some(Exclusive { held: RefCell::new(held), changed, fetched });
             run(self);
-            self.exclusive = None;
+            self.exclusive.take().map(|exclusive| exclusive.changed.into_inner()).unwrap_or_default()
         };
         match &service.backends {
             Some(backends) if !(keys.written.is_empty() && keys.flushed.is_empty()) => {
                 backends.write_all(&keys.written, &keys.flushed, now, &mut change);
             }
-            _ => change(),
+            _ => {
+                change();
+            }
         }
     }
 

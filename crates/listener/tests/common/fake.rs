@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use sherwood_cache::{Access, Cache};
-use sherwood_listener::{Backends, FetchResult, SharedTrust, StoreChange, StoreFailure};
+use sherwood_listener::{Backends, FetchResult, KeySet, SharedTrust, StoreChange, StoreFailure};
 use sherwood_model::{Instant, PartitionId};
 
 /// The answer to a fetch.
@@ -35,6 +35,8 @@ pub(crate) struct FakeBackends<S> {
     store: Store<S>,
     note: Note<S>,
     trust: Mutex<SharedTrust>,
+    /// The keys of shared partitions whose values the last change of several keys has changed.
+    changed: Mutex<KeySet>,
     /// The cache whose values are dropped while they are not trusted.
     shared_cache: Option<Arc<Cache>>,
 }
@@ -43,7 +45,15 @@ impl<S> FakeBackends<S> {
     /// Creates backends whose fetches `fetch` answers. They have no stores.
     pub(crate) fn new(state: S, fetch: Fetch<S>) -> Self {
         let store: Store<S> = |_, _, _, _| now(Err(StoreFailure::Failed("there is no store".to_owned())));
-        Self { state, fetch, store, note: |_, _, _| (), trust: Mutex::default(), shared_cache: None }
+        Self {
+            state,
+            fetch,
+            store,
+            note: |_, _, _| (),
+            trust: Mutex::default(),
+            changed: Mutex::default(),
+            shared_cache: None,
+        }
     }
 
     /// Adds stores; `store` answers the changes sent to them.
@@ -66,6 +76,12 @@ impl<S> FakeBackends<S> {
     /// Sets the trust in shared values, of all partitions alike.
     pub(crate) fn trust(&self, trust: SharedTrust) {
         *self.trust.lock().unwrap_or_else(PoisonError::into_inner) = trust;
+    }
+
+    /// Returns the keys of shared partitions whose values the last change of several keys has
+    /// changed.
+    pub(crate) fn changed(&self) -> KeySet {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Shares the backends between a test and its listener.
@@ -115,8 +131,14 @@ impl<S: Send + Sync> Backends for FakeBackends<S> {
         }
     }
 
-    fn write_all(&self, _: &[(PartitionId, &[u8])], _: &[PartitionId], _: Instant, change: &mut dyn FnMut()) {
-        change();
+    fn write_all(
+        &self,
+        _: &[(PartitionId, &[u8])],
+        _: &[PartitionId],
+        _: Instant,
+        change: &mut dyn FnMut() -> KeySet,
+    ) {
+        *self.changed.lock().unwrap_or_else(PoisonError::into_inner) = change();
     }
 
     fn flush(&self, partition: PartitionId, at: Instant, change: &mut dyn FnMut()) {

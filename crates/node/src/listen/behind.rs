@@ -9,7 +9,8 @@ use futures_util::future::{BoxFuture, ready};
 use sherwood_config::WriteThrough;
 use sherwood_dispatch::FetchError;
 use sherwood_listener::{
-    Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, SharedTrust, StoreChange, StoreFailure,
+    Backends, FETCHED_COPIES, FetchFailure, FetchResult, FetchedValue, KeySet, SharedTrust, StoreChange,
+    StoreFailure,
 };
 use sherwood_model::{BackendId, Demand, Instant, PartitionId, Tags};
 use sherwood_path::{Change, Session, Status, Write, WriteOptions, classify};
@@ -136,7 +137,7 @@ impl Backends for Behind {
         written: &[(PartitionId, &[u8])],
         flushed: &[PartitionId],
         at: Instant,
-        change: &mut dyn FnMut(),
+        change: &mut dyn FnMut() -> KeySet,
     ) {
         self.core.write_all(written, flushed, at, change);
     }

@@ -206,3 +206,29 @@ fn removal_of_one_database_ends_with_an_error_when_changes_are_refused() {
     let left = listener.ask(&mut listener.client(), "DBSIZE");
     assert!(!["", ":0", ":15000"].contains(&&*left), "{left} keys are left");
 }
+
+#[test]
+fn transaction_reports_the_shared_keys_whose_values_it_has_changed() {
+    let (listener, known) = sharing([("", shared_target(false)), ("own/", target(1, false))]);
+    let mut client = listener.client();
+    listener.check(&mut client, &[("MSET kept 1 read 1 taken 1", "+OK"), ("MULTI", "+OK")]);
+    for command in [
+        "EXPIRE kept 100",
+        "SET kept 2 IFEQ 5",
+        "SETNX taken 2",
+        "GET read",
+        "INCR counted",
+        "EXPIRE counted 100 NX",
+        "SET stored 1",
+        "SETNX filled 1",
+        "DEL removed",
+        "SET own/k 1",
+    ] {
+        listener.check(&mut client, &[(command, "+QUEUED")]);
+    }
+    let answer = listener.ask(&mut client, "EXEC");
+    assert!(answer.starts_with('*'), "{answer}");
+    let mut changed: Vec<_> = known.changed().into_iter().map(|(_, key)| key).collect();
+    changed.sort();
+    assert_eq!(changed, ["counted", "filled", "removed", "stored"]);
+}

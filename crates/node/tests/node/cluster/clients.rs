@@ -78,6 +78,8 @@ fn commands_that_change_no_value_are_not_announced_and_do_not_restore_trust() {
     for (command, answer) in [("SET a other NX", "$-1"), ("EXPIRE a 100", ":1"), ("PERSIST a", ":1")] {
         assert_eq!(one(&mut at_a, command), answer, "{command}");
     }
+    at_a.send("MULTI\r\nEXPIRE a 100\r\nSET a other IFEQ different\r\nEXEC");
+    assert_eq!(at_a.lines(6), ["+OK", "+QUEUED", "+QUEUED", "*2", ":1", "$-1"]);
     assert_eq!(one(&mut at_a, "SET b new"), "+OK");
     eventually("the change of the other key has arrived", || read(&b, "b").0 == "miss");
     assert_eq!(read(&b, "a"), pair("hit", "old"));
@@ -107,6 +109,24 @@ fn keys_of_a_plain_cache_are_refused_beside_keys_that_are_written_through() {
     assert_eq!((one(&mut redis, "EXISTS s"), fake.writes()), (":0".to_owned(), 0));
     assert_eq!(one(&mut redis, "MSET catalog/a new"), "+OK");
     assert_eq!(fake.value("a").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn value_that_a_transaction_stored_is_trusted_like_others() {
+    let (mut bus, fake) = (Bus::start(), store());
+    let [a, b] = ["a", "b"].map(|node| Node::start(beside(of(node, &["a", "b"], &bus, &fake))).unwrap());
+    settled(&[&a, &b]);
+    let mut redis = redis(&b);
+    assert_eq!(one(&mut redis, "SET last 1 NX"), "+OK");
+    bus.kill();
+    eventually("values are not trusted", || one(&mut redis, "EXISTS last") == ":0");
+    let count = "MULTI\r\nINCR k\r\nEXPIRE k 60 NX\r\nEXEC";
+    eventually("the second transaction finds the value of the first", || {
+        redis.send(&format!("{count}\r\n{count}"));
+        let answers = redis.lines(12);
+        let [first, second] = [4, 10].map(|at| answers[at][1..].parse::<u64>().unwrap());
+        second == first + 1
+    });
 }
 
 #[test]
