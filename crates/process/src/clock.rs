@@ -46,7 +46,8 @@ impl Clock {
         self.shown_by_system()
     }
 
-    /// Listeners ask at every turn: one addition, without a duration in between.
+    /// Returns the time of the system's clock: one addition, without a duration in between, since
+    /// listeners ask in every turn, in a cluster more than once.
     fn shown_by_system(&self) -> Instant {
         Instant::from_nanos(monotonic_nanos().wrapping_add(self.offset_nanos))
     }
