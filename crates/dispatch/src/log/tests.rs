@@ -163,7 +163,7 @@ fn duplicate_with_the_latest_marker_is_taken_as_right_if_all_have_lost_their_dat
         assert_eq!(log.append(now, "a", number, 1), Ok(u64::from(number)));
         complete(&mut log, now);
     }
-    [0, 1].map(|duplicate| log.handle_broken(now, duplicate));
+    (0..2).for_each(|duplicate| log.handle_broken(now, duplicate));
     let landed = now + OPTIONS.landing;
     for duplicate in [0, 1] {
         actions(&mut log);
