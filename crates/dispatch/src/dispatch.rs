@@ -629,7 +629,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// already.
     fn deliver(&mut self, id: Id, result: Result<Option<V>, FetchError>) -> bool {
         let Some(Key { key, fetch, waiters, fresh }) = self.keys.remove(id) else { return false };
-        let Fetch { demand, asked_at, .. } = *self.fetches.get(fetch).expect(STORED);
+        let fetch = self.fetches.get(fetch).expect(STORED);
+        let (demand, asked_at) = (fetch.demand, fetch.asked_at);
+        // Another replica did not have it, and no answer says otherwise.
+        let result = if result.is_err() && fetch.missed.contains(&id) { Ok(None) } else { result };
         if result.is_err() {
             self.probes.note_failed(&key);
         }

@@ -46,6 +46,9 @@ pub(crate) struct Fetch {
     pub(crate) lease: Option<Lease>,
     /// State of the fetch at the rate of its tenant.
     pub(crate) paid: Paid,
+    /// Keys that a replica did not have, while others were still asked for them, if such an answer
+    /// is not enough ([`Options::misses_wait`](crate::Options::misses_wait)).
+    pub(crate) missed: Vec<Id>,
     /// The failures of attempts. Boxed since they are rare.
     pub(crate) failures: Option<Box<Failures>>,
 }
@@ -143,6 +146,7 @@ impl Fetch {
             avoids: None,
             lease: None,
             paid: Paid::default(),
+            missed: Vec::new(),
             failures: None,
         }
     }

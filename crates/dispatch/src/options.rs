@@ -42,6 +42,9 @@ pub struct Options {
     pub extra: ExtraOrder,
     /// Treatment of attempts that are left when all keys of a fetch have their answers.
     pub cancel: CancelRule,
+    /// True if a replica may have lost a key that others have. Its answer that it has none then
+    /// counts only when no other replica is asked for the key any more.
+    pub misses_wait: bool,
     /// Cores of each server, if the backend is a tier whose copies a replicator chooses; none
     /// measures nothing.
     pub cores: Option<u32>,
@@ -217,6 +220,7 @@ impl Options {
             copies,
             extra: _,
             cancel: _,
+            misses_wait: _,
             cores: _,
             retry: RetryOptions { per_call_max: _, ratio, burst },
             probe: ProbeOptions { failures_max, interval_min, interval_max },
@@ -332,6 +336,7 @@ impl Default for Options {
             copies: CopiesChoice::default(),
             extra: ExtraOrder::default(),
             cancel: CancelRule::default(),
+            misses_wait: false,
             cores: None,
             retry: RetryOptions::default(),
             probe: ProbeOptions::default(),

@@ -163,12 +163,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         }
         let keys = attempt.asked.take().unwrap_or_else(|| mem::take(&mut fetch.keys));
         let (open, started, is_last) = (fetch.open, fetch.started, fetch.live.is_empty());
-        let mut failed = Vec::new();
+        let misses_wait = self.options.misses_wait && !is_last;
+        let (mut failed, mut missed) = (Vec::new(), Vec::new());
         let mut ended = 0;
         let mut answered = false;
         for (&key, answer) in keys.iter().zip(answers) {
             match answer {
                 Err(failure) if !is_last || failure.kind.is_safe_to_retry() => failed.push((key, failure)),
+                Ok(None) if misses_wait => missed.push(key),
                 answer => {
                     if answer.is_ok() && !mem::replace(&mut answered, true) {
                         self.note_answered(replica, key);
@@ -185,6 +187,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.replicas[replica.index()].health.note_success();
         let fetch = self.fetches.get_mut(id).expect(STORED);
         fetch.open -= ended;
+        fetch.missed.extend(missed);
         let asked_at = fetch.asked_at;
         if let Some(meter) = &mut self.meter
             && ended > 0

@@ -181,7 +181,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let mut backend = Self {
             duplicates,
             demand: vec![DemandCounts::default(); tenants.into()],
-            dispatch: Dispatch::new(options.dispatch, options.replicas, hash)?,
+            dispatch: Dispatch::new(options.dispatch_options(), options.replicas, hash)?,
             fences,
             failed_keys: FailedKeys::new(options.dispatch.timeout, options.failed_keys_max, hash),
             flushes: BTreeMap::new(),

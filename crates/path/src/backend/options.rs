@@ -161,6 +161,11 @@ impl BackendOptions {
         self.placement.holders(key).replicas(self.replicas).take(most)
     }
 
+    /// Returns the options of the dispatcher: a duplicate may have evicted a key that others have.
+    pub(super) fn dispatch_options(&self) -> Options {
+        Options { misses_wait: self.dispatch.misses_wait || self.duplicates.is_some(), ..self.dispatch }
+    }
+
     pub(super) fn fences(&self) -> FenceOptions {
         FenceOptions {
             writes_max: self.writes_max,

@@ -27,6 +27,28 @@ fn one_more_after_20_ms(_: &Demand) -> AttemptPlan {
     AttemptPlan { later: Some((Duration::from_millis(20), 1)), ..AttemptPlan::ONE }
 }
 
+#[test]
+fn miss_at_one_of_two_replicas_counts_only_if_the_other_does_not_have_the_key_either() {
+    let after_a_miss_of_a = |other: Reply<u32>| {
+        let mut machine = machine(2, |o| {
+            o.misses_wait = true;
+            o.copies = CopiesChoice::Fixed { factor: 2 };
+        });
+        let calls = calls(&fetch(&mut machine, 0, &[("a", 1), ("b", 2)]));
+        let [(first, ..), (second, ..)] = calls[..] else { panic!("{calls:?}") };
+        let actions = reply(&mut machine, 1, first, Reply::Ok(vec![None, Some(5)]));
+        assert_eq!(deliveries(&actions), [("b", Ok(Some(5)), true, vec![2])]);
+        deliveries(&reply(&mut machine, 2, second, other))
+    };
+    let found = after_a_miss_of_a(Reply::Ok(vec![Some(4), Some(5)]));
+    assert_eq!(found, [("a", Ok(Some(4)), true, vec![1])]);
+    let absent = [("a", Ok(None), true, vec![1])];
+    assert_eq!(after_a_miss_of_a(Reply::Ok(vec![None, Some(5)])), absent);
+    // A failure says nothing about the key.
+    let failed = Reply::Failed(Failure::new(FailureKind::Rejected, "?"));
+    assert_eq!(after_a_miss_of_a(failed), absent);
+}
+
 /// Returns the attempts that are cancelled among some actions, each for the reason `expected`.
 pub(super) fn cancelled(actions: &[Act], expected: CancelReason) -> Vec<AttemptId> {
     let cancel = |action: &Act| match action {
