@@ -259,7 +259,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
     ) {
-        self.fetch(now, Holders::All, demand, keys, entropy);
+        self.handle_fetch_since(now, now, Holders::All, demand, keys, entropy);
     }
 
     /// Asks for keys as [`handle_fetch`](Self::handle_fetch) does, but only from the replicas that
@@ -275,12 +275,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         keys: impl IntoIterator<Item = (K, W)>,
         entropy: u64,
     ) {
-        self.fetch(now, holders, demand, keys, entropy);
+        self.handle_fetch_since(now, now, holders, demand, keys, entropy);
     }
 
-    fn fetch(
+    /// Asks for keys as [`handle_fetch_from`](Self::handle_fetch_from) does, which have waited
+    /// elsewhere since `asked_at`: their timeout began then.
+    pub fn handle_fetch_since(
         &mut self,
         now: Instant,
+        asked_at: Instant,
         holders: Holders,
         demand: &Demand,
         keys: impl IntoIterator<Item = (K, W)>,
@@ -288,12 +291,12 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     ) {
         self.draws.stir(entropy);
         self.advance(now);
-        let expires_at = now + self.options.timeout;
+        let expires_at = asked_at + self.options.timeout;
         let keys_max = self.options.batch_keys_max as usize;
         let mut keys = keys.into_iter().peekable();
         let mut list = List::default();
         while keys.peek().is_some() {
-            let id = self.fetches.insert(Fetch::new(now, expires_at, holders, demand));
+            let id = self.fetches.insert(Fetch::new(asked_at, expires_at, holders, demand));
             let mut batch = Vec::with_capacity(keys.size_hint().0.min(keys_max));
             while batch.len() < keys_max
                 && let Some((key, waiter)) = keys.next()

@@ -11,22 +11,21 @@ const SPARE: usize = 32;
 
 /// The timeouts of the live fetches of one backend, in their order.
 ///
-/// Every fetch has the same timeout, so that a queue is an order. Fetches that have ended leave it
-/// when they reach the front, or together when they are more than the live ones and [`SPARE`]: a
-/// constant number of steps for each fetch on average, and memory linear in the most fetches that
-/// were ever live at once.
+/// Every fetch has the same timeout, so that most are added at the end. One that was asked for
+/// before is inserted, in time linear in the fetches that were asked for since. Fetches that have
+/// ended leave the queue when they reach the front, or together when they are more than the live
+/// ones and [`SPARE`]: a constant number of steps for each fetch on average, and memory linear in
+/// the most fetches that were ever live at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expiries {
     queue: VecDeque<(Instant, Id)>,
 }
 
 impl Expiries {
-    /// Adds a fetch whose timeout is over at `at`, or at the timeout of the fetch before it if that
-    /// is later because the clock has stepped back. Returns that time.
-    pub(crate) fn push(&mut self, at: Instant, fetch: Id) -> Instant {
-        let at = self.queue.back().map_or(at, |&(last, _)| at.max(last));
-        self.queue.push_back((at, fetch));
-        at
+    /// Adds a fetch whose timeout is over at `at`.
+    pub(crate) fn insert(&mut self, at: Instant, fetch: Id) {
+        let before = self.queue.iter().rposition(|(other, _)| *other <= at);
+        self.queue.insert(before.map_or(0, |last| last + 1), (at, fetch));
     }
 
     /// Returns the earliest timeout and its fetch, which has not ended.
@@ -71,8 +70,9 @@ mod tests {
                         expiries.remove_ended(slab.len(), |id| slab.get(id).is_some());
                     }
                     None => {
-                        let id = slab.insert(());
-                        live.insert((expiries.push(Instant::from_millis(step as u64), id), id));
+                        let (at, id) = (Instant::from_millis(step as u64), slab.insert(()));
+                        expiries.insert(at, id);
+                        live.insert((at, id));
                     }
                 }
                 prop_assert_eq!(expiries.first(), live.first().copied());
@@ -82,10 +82,11 @@ mod tests {
     }
 
     #[test]
-    fn timeout_of_a_fetch_is_not_before_that_of_an_earlier_fetch() {
+    fn fetch_that_was_asked_for_before_others_times_out_before_them() {
         let (mut expiries, mut slab) = (Expiries::default(), Slab::new());
-        let (early, late) = (Instant::from_millis(1), Instant::from_millis(2));
-        assert_eq!(expiries.push(late, slab.insert(())), late);
-        assert_eq!(expiries.push(early, slab.insert(())), late);
+        for ms in [1, 4, 2, 3, 0] {
+            expiries.insert(Instant::from_millis(ms), slab.insert(()));
+        }
+        assert!(expiries.queue.iter().map(|(at, _)| *at).eq((0..5).map(Instant::from_millis)));
     }
 }

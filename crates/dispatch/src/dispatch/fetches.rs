@@ -65,7 +65,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         // A fetch that waited for units is there already.
         if self.tenant_reads.is_none() {
             let fetch = self.fetches.get_mut(id).expect(STORED);
-            fetch.expires_at = self.expiries.push(fetch.expires_at, id);
+            self.expiries.insert(fetch.expires_at, id);
         }
         if let Some((after, count)) = later {
             self.plan(id, now + after, Later::Copies(count));

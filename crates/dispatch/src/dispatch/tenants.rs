@@ -179,7 +179,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         match reads.queues.enter(now, fetch.demand.tenant, id, units, Some(until.max(now))) {
             Ok(waiting) => {
                 fetch.paid.waiting = Some(waiting);
-                fetch.expires_at = self.expiries.push(fetch.expires_at, id);
+                self.expiries.insert(fetch.expires_at, id);
                 self.start_paid(now);
             }
             Err(refusal) => self.end(now, id, &FetchError::OverRate(refusal)),

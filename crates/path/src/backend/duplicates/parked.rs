@@ -13,6 +13,7 @@ pub(super) struct ParkedRead<K, W> {
     pub(super) key: FetchKey<K>,
     pub(super) waiter: W,
     pub(super) demand: Demand,
+    pub(super) asked_at: Instant,
     pub(super) expires_at: Instant,
 }
 

@@ -79,7 +79,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 PlacedFetch::add(&mut fetches, duplicates.options.holders(partition), after, key, waiter);
             } else {
                 let expires_at = now + timeout;
-                duplicates.parked.0.push_back(ParkedRead { partition, key, waiter, demand, expires_at });
+                duplicates.parked.0.push_back(ParkedRead {
+                    partition,
+                    key,
+                    waiter,
+                    demand,
+                    asked_at: now,
+                    expires_at,
+                });
                 self.due = Instant::ZERO;
             }
         }
@@ -98,8 +105,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let holders = duplicates.options.holders(partition);
         let (ready, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(parked).into_iter().partition(may_go);
         *parked = rest;
-        for ParkedRead { key, waiter, demand, .. } in ready {
-            self.dispatch.handle_fetch_from(now, holders, &demand, [(key, waiter)], 0);
+        for ParkedRead { key, waiter, demand, asked_at, .. } in ready {
+            self.dispatch.handle_fetch_since(now, asked_at, holders, &demand, [(key, waiter)], 0);
         }
     }
 

@@ -102,15 +102,15 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         }
     }
 
-    /// Wakes up the logs, and ends the reads that wait for them, as far as that is due.
+    /// Ends the reads that wait for the logs, and wakes those up, as far as that is due.
     pub(in crate::backend) fn carry_out_due_logs(&mut self, now: Instant, cache: &impl AnswerCache<V>) {
+        self.end_parked_reads(now);
         while let Some(duplicates) = &mut self.duplicates
             && let Some(partition) = duplicates.due(now)
         {
             duplicates.handle_timeout(now, partition);
             self.carry_out_log(now, cache, partition);
         }
-        self.end_parked_reads(now);
     }
 
     /// Carries out what follows from an input of a log.

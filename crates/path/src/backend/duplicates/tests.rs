@@ -185,6 +185,19 @@ fn read_that_waits_for_a_change_ends_at_the_timeout() {
 }
 
 #[test]
+fn read_that_has_waited_for_a_change_has_the_rest_of_its_timeout_left() {
+    let mut store = Store::new(1, Acknowledge::All, Consistency::Causal);
+    store.put(100, "k", "new");
+    store.drain();
+    assert!(replicas_called(&store.fetch(110, Session::LATEST, "k")).is_empty());
+    store.applied(190, 0);
+    assert_eq!(replicas_called(&store.drain()), [0]);
+    store.wake(210);
+    let ended = store.drain();
+    assert!(ended.iter().any(|action| matches!(action, Action::Deliver { result: Err(_), .. })), "{ended:?}");
+}
+
+#[test]
 fn value_fetched_before_a_change_was_applied_everywhere_is_not_cached() {
     let mut store = Store::new(2, Acknowledge::All, Consistency::Eventual);
     let [Action::Call { attempt, .. }] = store.fetch(100, Session::default(), "k")[..] else {
