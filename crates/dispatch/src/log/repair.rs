@@ -39,8 +39,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.actions.push_back(LogAction::Inspect(duplicate));
     }
 
-    /// Opens the log of a new process once its duplicates are known: the one that is furthest ahead
-    /// tells the number of the last entry. If none has a marker, they are new and equal.
+    /// Opens the log of a new process once its duplicates are known, and goes on from the one that
+    /// is known to have applied most, not from one that was sent more and may have refused it. If
+    /// none has a marker, they are new and equal.
     pub(super) fn open_if_ready(&mut self, now: Instant) {
         let known = |state: DuplicateState| state == DuplicateState::Found;
         let present = self.duplicates.iter().filter(|one| known(one.state)).count();
@@ -50,7 +51,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
         self.is_open = true;
         let of_present = self.duplicates.iter().enumerate().filter(|(_, one)| known(one.state));
-        let furthest = of_present.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
+        let has = |marker: Marker| (marker.epoch, marker.applied, marker.sent);
+        let furthest = of_present.max_by_key(|(index, one)| (one.marker.map(has), Reverse(*index)));
         let (source, marker) = furthest.map_or((0, None), |(index, one)| (index, one.marker));
         let last = marker.map_or(0, |marker| marker.sent);
         self.base = (last, marker.map(|marker| Marker { applied: last, ..marker }));

@@ -182,3 +182,10 @@ fn duplicate_with_the_latest_marker_is_taken_as_right_if_all_have_lost_their_dat
     complete(&mut log, landed);
     assert_eq!(states(&log), [DuplicateState::Current; 2]);
 }
+
+#[test]
+fn process_that_starts_prefers_what_was_applied_to_what_was_sent() {
+    let (mut log, now) = opened(OPTIONS, &[marker(28, 22), marker(27, 27)]);
+    assert!(complete(&mut log, now).contains(&LogAction::Copy { from: 1, to: 0 }));
+    assert_eq!(log.append(now, "a", 1, 1), Ok(28));
+}
