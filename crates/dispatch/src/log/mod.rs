@@ -89,6 +89,9 @@ pub enum LogAction<K, E> {
     /// Tell the client that its entry is applied by enough duplicates; with false, that it was
     /// refused and takes no effect.
     Acknowledge(u64, bool),
+    /// Tell the client that the outcome of its entry is unknown. It was refused and is not sent
+    /// again, but may have been applied before, over a connection that broke.
+    Abandon(u64),
     /// All duplicates that are read have applied the entry, which is the last of its key.
     Settle(LogEntry<K, E>),
 }
@@ -250,7 +253,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             BatchEnd::Answered(refused) => {
                 (one.marker, one.opened_with) = (Some(one.marking), None);
                 if one.state.is_written() && !refused.is_empty() {
-                    self.take_refusal(now, duplicate, refused);
+                    self.take_refusal(now, duplicate, refused, last);
                 }
             }
         }

@@ -140,7 +140,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     }
 
     /// Reads the duplicates again that have caught up, and those no longer that are too far behind,
-    /// but for the last one that is read.
+    /// but for the last one that is read. A duplicate may have entries after those that it is known
+    /// to have applied, and its values go back when it applies these again; it is read afterwards.
     pub(super) fn choose_read(&mut self, now: Instant) {
         for duplicate in 0..self.duplicates.len() {
             let one = &self.duplicates[duplicate];
@@ -154,8 +155,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             {
                 self.set_state(duplicate, DuplicateState::Joining(self.settled));
             }
-            if let DuplicateState::Joining(until) = self.duplicates[duplicate].state
-                && self.duplicates[duplicate].applied >= until
+            let one = &self.duplicates[duplicate];
+            if let DuplicateState::Joining(until) = one.state
+                && one.applied >= until.max(one.sent.0)
             {
                 self.set_state(duplicate, DuplicateState::Current);
             }
@@ -168,33 +170,41 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
     }
 
-    /// Takes the changes of a batch that a duplicate has refused. The first of them takes no effect
-    /// anywhere if no other duplicate is read, it was refused whenever it was sent, and it is
-    /// neither acknowledged nor settled. Otherwise this duplicate is read no longer, and tried
-    /// again later.
-    pub(super) fn take_refusal(&mut self, now: Instant, duplicate: usize, refused: &[u64]) {
-        let one = &mut self.duplicates[duplicate];
-        one.note_refused(refused);
-        let Some(&number) = refused.first() else { return };
-        let is_open = number > self.acknowledged.max(self.settled);
-        let is_nowhere = is_open && one.refused.contains(&number);
-        if is_nowhere && !self.others_are_current(duplicate) {
-            return self.void(number, duplicate);
+    /// Takes the changes that a duplicate has refused, of a batch up to the entry `last`. They are
+    /// not sent again if no other duplicate is read, and they are neither acknowledged nor settled.
+    /// Otherwise this duplicate is read no longer, and tried again later.
+    pub(super) fn take_refusal(&mut self, now: Instant, duplicate: usize, refused: &[u64], last: u64) {
+        self.duplicates[duplicate].note_refused(refused);
+        for (index, &number) in refused.iter().enumerate() {
+            let is_open = number > self.acknowledged.max(self.settled);
+            if !is_open || self.others_are_current(duplicate) {
+                self.set_state(duplicate, DuplicateState::Behind);
+                self.duplicates[duplicate].due = now + self.options.retry;
+                return;
+            }
+            self.void(number, duplicate);
+            // Those that follow it are made, and sent again they would undo each other.
+            let made = refused.get(index + 1).map_or(last, |next| next - 1);
+            self.duplicates[duplicate].applied = made;
         }
-        self.set_state(duplicate, DuplicateState::Behind);
-        self.duplicates[duplicate].due = now + self.options.retry;
     }
 
-    /// Has an entry take no effect, since the last duplicate that is read has refused it. One that
-    /// may have applied it has to be copied.
+    /// Has an entry sent to no duplicate any more, since the only one that could be read has refused
+    /// it. The others have to be copied from that one if they may differ from it: it does not have
+    /// the entry if it has refused it whenever it was sent, and may have it otherwise.
     fn void(&mut self, number: u64, refused_by: usize) {
         if let Some(kept) = self.entries.get_mut(number) {
             kept.is_void = true;
         }
-        self.actions.push_back(LogAction::Acknowledge(number, false));
+        let is_nowhere = self.duplicates[refused_by].refused.contains(&number);
+        self.actions.push_back(if is_nowhere {
+            LogAction::Acknowledge(number, false)
+        } else {
+            LogAction::Abandon(number)
+        });
         for other in 0..self.duplicates.len() {
             let one = &mut self.duplicates[other];
-            let differs = other != refused_by && one.may_have(number);
+            let differs = other != refused_by && (!is_nowhere || one.may_have(number));
             match one.state {
                 DuplicateState::Copying { from: None, .. } => {}
                 state if state.is_written() && differs => self.need_copy(other),

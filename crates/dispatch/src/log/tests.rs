@@ -155,6 +155,67 @@ fn change_that_every_duplicate_refuses_takes_no_effect() {
     assert!(!ends.iter().any(|action| matches!(action, LogAction::Copy { .. })), "{ends:?}");
 }
 
+/// Breaks the connection of duplicate 0, and has it inspected twice with this marker. Returns the
+/// time.
+fn reconnected(
+    log: &mut Log<&'static str, u32>,
+    now: Instant,
+    end: BatchEnd<'_>,
+    marker: Option<Marker>,
+) -> Instant {
+    log.handle_applied(now, 0, end);
+    log.handle_inspected(now, 0, Ok(marker));
+    let landed = now + OPTIONS.landing;
+    log.handle_timeout(landed);
+    log.handle_inspected(landed, 0, Ok(marker));
+    landed
+}
+
+fn of_this_process(sent: u64, applied: u64) -> Option<Marker> {
+    Some(Marker { epoch: 7, sent, applied })
+}
+
+#[test]
+fn duplicate_is_read_again_once_it_has_applied_all_that_was_sent_before() {
+    let (mut log, now) = opened(LogOptions { duplicates: 1, ..OPTIONS }, &[None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    actions(&mut log);
+    let now = reconnected(&mut log, now, BatchEnd::Broken(0), of_this_process(1, 0));
+    assert_eq!(states(&log), [DuplicateState::Joining(0)], "it may have the entry");
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert_eq!(states(&log), [DuplicateState::Current]);
+}
+
+#[test]
+fn change_that_is_refused_but_may_have_been_applied_is_abandoned() {
+    let (mut log, now) = opened(LogOptions { duplicates: 1, ..OPTIONS }, &[None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    actions(&mut log);
+    let now = reconnected(&mut log, now, BatchEnd::Broken(0), of_this_process(1, 0));
+    actions(&mut log);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[1]));
+    let ends = complete(&mut log, now);
+    assert!(ends.contains(&LogAction::Abandon(1)), "{ends:?}");
+    assert_eq!((states(&log), log.unsettled(&"a")), (vec![DuplicateState::Current], None));
+}
+
+#[test]
+fn changes_after_one_that_takes_no_effect_are_not_sent_again() {
+    let (mut log, now) = opened(LogOptions { duplicates: 1, ..OPTIONS }, &[None]);
+    complete(&mut log, now);
+    (1..=4).for_each(|number| assert_eq!(log.append(now, "a", 1, 1), Ok(number)));
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    actions(&mut log);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[2]));
+    let steps = actions(&mut log);
+    assert!(steps.contains(&LogAction::Acknowledge(4, true)), "{steps:?}");
+    let is_sent =
+        |step: &LogAction<_, _>| matches!(step, LogAction::Apply { entries, .. } if !entries.is_empty());
+    assert!(!steps.iter().any(is_sent), "{steps:?}");
+}
+
 #[test]
 fn duplicate_with_the_latest_marker_is_taken_as_right_if_all_have_lost_their_data() {
     let (mut log, now) = opened(OPTIONS, &[None, None]);

@@ -1,6 +1,6 @@
 //! A log over simulated stores whose connections, processes and data fail, drawn from a seed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sherwood_model::SplitMix64;
 
@@ -110,6 +110,8 @@ struct World {
     entries: [Vec<u64>; KEYS as usize],
     last: u64,
     acknowledged: u64,
+    /// Entries that were refused, and may take effect all the same.
+    abandoned: BTreeSet<u64>,
     /// The last entry of each key that is settled.
     settled: [u64; KEYS as usize],
 }
@@ -128,9 +130,8 @@ impl World {
                 LogAction::Copy { to, .. } => self.stores[to].tasks.push_back(action),
                 LogAction::Read { duplicate, applied } => self.stores[duplicate].read = applied,
                 LogAction::Acknowledge(number, is_made) => self.acknowledge(number, is_made),
-                LogAction::Settle(entry) => {
-                    self.settled[entry.key as usize] = entry.number;
-                }
+                LogAction::Abandon(number) => assert!(self.abandoned.insert(number), "seed {}", self.seed),
+                LogAction::Settle(entry) => self.settled[entry.key as usize] = entry.number,
             }
         }
     }
@@ -202,7 +203,9 @@ impl World {
             let batch = store.batch.as_mut().filter(|_| is_heard);
             match (command, batch) {
                 (Command::Mark(marker), _) => store.contents.marker = Some(marker),
-                (Command::Change(number, _, true), batch) if store.full_until > step => {
+                (Command::Change(number, _, true), batch)
+                    if store.full_until > step || number.is_multiple_of(40) =>
+                {
                     batch.into_iter().for_each(|(.., refused)| refused.push(number));
                 }
                 (Command::Change(number, key, is_put), batch) => {
@@ -311,8 +314,9 @@ impl World {
             let Some(applied) = store.read else { continue };
             for key in 0..KEYS {
                 let of_key = &self.entries[key as usize];
-                let least = of_key.partition_point(|number| *number <= applied).checked_sub(1);
-                let least = least.map_or(0, |at| of_key[at]).max(self.settled[key as usize]);
+                let takes_effect = |number: &&u64| **number <= applied && !self.abandoned.contains(*number);
+                let least = of_key.iter().rev().find(takes_effect).copied().unwrap_or(0);
+                let least = least.max(self.settled[key as usize]);
                 let has = store.contents.data.get(&key).map_or(0, |(number, _)| *number);
                 if has < least || (has > 0 && of_key.binary_search(&has).is_err()) {
                     let place = format!("seed {}, step {}, store {index}", self.seed, self.step);
@@ -337,6 +341,7 @@ fn run(seed: u64) -> LogCounts {
         entries: Default::default(),
         last: 0,
         acknowledged: 0,
+        abandoned: BTreeSet::new(),
         settled: Default::default(),
     };
     for step in 0..STEPS {

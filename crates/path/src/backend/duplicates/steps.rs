@@ -137,10 +137,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                     self.dispatch.set_applied(now, replica(duplicate), applied);
                 }
                 LogAction::Acknowledge(number, is_made) => {
-                    let write = duplicates.take_write(partition, number);
-                    if let Some(id) = write {
-                        self.end_logged(now, cache, id, is_made);
-                    }
+                    let outcome = if is_made { WriteOutcome::Acknowledged } else { WriteOutcome::NotDone };
+                    self.end_logged(now, cache, (partition, number), outcome);
+                }
+                LogAction::Abandon(number) => {
+                    self.end_logged(now, cache, (partition, number), WriteOutcome::Unknown);
                 }
                 LogAction::Settle(entry) => self.keep_settled(now, cache, entry),
             }
@@ -151,12 +152,19 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.resume_reads(now, partition);
     }
 
-    fn end_logged(&mut self, now: Instant, cache: &impl AnswerCache<V>, id: WriteId, is_made: bool) {
-        let outcome = if is_made { WriteOutcome::Acknowledged } else { WriteOutcome::NotDone };
-        if let Some(logged) = self.writes.get_mut(&id).and_then(|running| running.logged.as_mut()) {
-            logged.end = Some(outcome);
-            self.end_write(now, cache, id);
-        }
+    /// Ends the write of an entry, named by its partition and number, unless it has ended.
+    fn end_logged(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        (partition, number): (usize, u64),
+        outcome: WriteOutcome,
+    ) {
+        let Some(duplicates) = &mut self.duplicates else { return };
+        let Some(id) = duplicates.take_write(partition, number) else { return };
+        let Some(running) = self.writes.get_mut(&id) else { return };
+        running.logged.iter_mut().for_each(|logged| logged.end = Some(outcome));
+        self.end_write(now, cache, id);
     }
 
     /// Has the cache keep the value of the last change of a key, which every read returns from now
