@@ -7,7 +7,7 @@ pub enum Acknowledge {
     First,
     /// More than half of them.
     Majority,
-    /// All of them; in a [`Log`](crate::Log), all that are read.
+    /// All of them; in a [`Log`](crate::Log), all that are read or join those.
     #[default]
     All,
 }

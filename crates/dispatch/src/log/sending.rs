@@ -59,7 +59,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             Acknowledge::Majority => {
                 self.applied_by(Acknowledge::Majority.needed(self.duplicates.len())).min(furthest)
             }
-            Acknowledge::All => current().map(|one| one.applied).min().unwrap_or(0),
+            Acknowledge::All => self.applied_where_read().unwrap_or(0),
         };
         for number in self.acknowledged + 1..=until {
             if !self.entries.get(number).is_some_and(|kept| kept.is_void) {
@@ -77,10 +77,17 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         applied.get(count - 1).copied().unwrap_or(0)
     }
 
+    /// Returns the number up to which all duplicates that are read, or join them, have applied all
+    /// entries; none if there is no such duplicate. One that joins is read while it still lacks
+    /// entries that were appended since it began to.
+    fn applied_where_read(&self) -> Option<u64> {
+        let held_back = self.duplicates.iter().filter(|one| one.state.holds_back());
+        held_back.map(|one| one.applied).min()
+    }
+
     /// Settles the keys of the entries that all duplicates which are read, or join them, have.
     fn settle(&mut self) {
-        let held_back = self.duplicates.iter().filter(|one| one.state.holds_back());
-        let Some(until) = held_back.map(|one| one.applied).min() else { return };
+        let Some(until) = self.applied_where_read() else { return };
         for number in self.settled + 1..=until {
             let Some(kept) = self.entries.get(number) else { continue };
             if self.unsettled.get(&kept.entry.key) == Some(&number) {

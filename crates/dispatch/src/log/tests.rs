@@ -250,3 +250,24 @@ fn process_that_starts_prefers_what_was_applied_to_what_was_sent() {
     assert!(complete(&mut log, now).contains(&LogAction::Copy { from: 1, to: 0 }));
     assert_eq!(log.append(now, "a", 1, 1), Ok(28));
 }
+
+#[test]
+fn change_is_acknowledged_when_duplicates_that_join_those_read_have_it_too() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    actions(&mut log);
+    log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    let now = reconnected(&mut log, now, BatchEnd::Broken(0), of_this_process(1, 0));
+    assert_eq!(states(&log), [DuplicateState::Joining(1), DuplicateState::Current]);
+    assert_eq!(log.append(now, "a", 2, 1), Ok(2));
+    actions(&mut log);
+    log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert_eq!(states(&log), [DuplicateState::Current; 2]);
+    let acknowledged = LogAction::Acknowledge(2, true);
+    assert!(!actions(&mut log).contains(&acknowledged), "the first is read and does not have it");
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert!(actions(&mut log).contains(&acknowledged));
+}
