@@ -92,8 +92,9 @@ pub enum LogAction<K, E> {
     /// Tell the client that the outcome of its entry is unknown. It was refused and is not sent
     /// again, but may have been applied before, over a connection that broke.
     Abandon(u64),
-    /// All duplicates that are read have applied the entry, which is the last of its key.
-    Settle(LogEntry<K, E>),
+    /// All duplicates that are read have applied the entry, which is the last of its key; with
+    /// false, it takes no effect, and they have applied those before it.
+    Settle(LogEntry<K, E>, bool),
 }
 
 /// The end of a batch of changes.

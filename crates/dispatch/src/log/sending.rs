@@ -92,9 +92,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             let Some(kept) = self.entries.get(number) else { continue };
             if self.unsettled.get(&kept.entry.key) == Some(&number) {
                 self.unsettled.remove(&kept.entry.key);
-                if !kept.is_void {
-                    self.actions.push_back(LogAction::Settle(kept.entry.clone()));
-                }
+                self.actions.push_back(LogAction::Settle(kept.entry.clone(), !kept.is_void));
             }
         }
         self.settled = self.settled.max(until);

@@ -73,7 +73,7 @@ fn new_duplicates_are_read_and_entries_acknowledged_when_all_have_them() {
     let ends = complete(&mut log, now);
     let acknowledged = ends.iter().filter(|action| matches!(action, LogAction::Acknowledge(..)));
     assert!(acknowledged.eq([&LogAction::Acknowledge(1, true), &LogAction::Acknowledge(2, true)]));
-    let settled = LogAction::Settle(LogEntry { number: 2, key: "a", change: 6 });
+    let settled = LogAction::Settle(LogEntry { number: 2, key: "a", change: 6 }, true);
     assert_eq!((ends.contains(&settled), log.unsettled(&"a")), (true, None));
 }
 

@@ -131,7 +131,8 @@ impl World {
                 LogAction::Read { duplicate, applied } => self.stores[duplicate].read = applied,
                 LogAction::Acknowledge(number, is_made) => self.acknowledge(number, is_made),
                 LogAction::Abandon(number) => assert!(self.abandoned.insert(number), "seed {}", self.seed),
-                LogAction::Settle(entry) => self.settled[entry.key as usize] = entry.number,
+                LogAction::Settle(entry, true) => self.settled[entry.key as usize] = entry.number,
+                LogAction::Settle(_, false) => {}
             }
         }
     }

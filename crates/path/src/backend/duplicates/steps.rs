@@ -143,7 +143,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 LogAction::Abandon(number) => {
                     self.end_logged(now, cache, (partition, number), WriteOutcome::Unknown);
                 }
-                LogAction::Settle(entry) => self.keep_settled(now, cache, entry),
+                LogAction::Settle(entry, takes_effect) => {
+                    self.keep_settled(now, cache, entry, takes_effect);
+                }
             }
         }
         if let Some(duplicates) = &mut self.duplicates {
@@ -168,11 +170,18 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     /// Has the cache keep the value of the last change of a key, which every read returns from now
-    /// on.
-    fn keep_settled(&mut self, now: Instant, cache: &impl AnswerCache<V>, entry: LogEntry<K, Logged<V>>) {
+    /// on. If that change takes no effect, the cache has no value until one is fetched.
+    fn keep_settled(
+        &mut self,
+        now: Instant,
+        cache: &impl AnswerCache<V>,
+        entry: LogEntry<K, Logged<V>>,
+        takes_effect: bool,
+    ) {
         let LogEntry { key, change: Logged { change, keep_in, .. }, .. } = entry;
         self.fence_fetches(&key);
         if let (Change::Put(value), Some(partition)) = (&change, keep_in)
+            && takes_effect
             && self.options.reads_as_written
         {
             let item = self.options.rules.item(key.as_ref(), Some(cache.fetched(value)), now);

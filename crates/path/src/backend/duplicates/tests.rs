@@ -212,6 +212,27 @@ fn value_fetched_before_a_change_was_applied_everywhere_is_not_cached() {
 }
 
 #[test]
+fn value_fetched_before_an_earlier_change_of_a_refused_one_was_applied_is_not_cached() {
+    let mut store = Store::new(2, Acknowledge::First, Consistency::Eventual);
+    store.put(100, "k", "new");
+    store.applied(101, 0);
+    store.put(102, "k", "too large");
+    store.event(103, 0, DuplicateEvent::Applied(BatchEnd::Broken(0)));
+    store.drain();
+    store.wake(202);
+    assert!(matches!(ended(&store.drain()), Some((_, WriteOutcome::Unknown, None))));
+    // The key is not fenced any more because of the write whose outcome is unknown.
+    let [Action::Call { attempt, .. }] = store.fetch(310, Session::default(), "k")[..] else {
+        panic!("a call")
+    };
+    store.applied(320, 1);
+    store.event(330, 1, DuplicateEvent::Applied(BatchEnd::Answered(&[2])));
+    store.machine.handle_reply(at(340), &store.cached, attempt, Reply::Ok(vec![Some("old")]));
+    assert!(matches!(store.drain().last(), Some(Action::Deliver { result: Ok(Some("old")), .. })));
+    assert_eq!(store.cached("k"), None);
+}
+
+#[test]
 fn change_that_the_only_duplicate_refuses_is_not_done() {
     let mut store = Store::new(1, Acknowledge::All, Consistency::Eventual);
     let write = store.put(100, "k", "too large");
