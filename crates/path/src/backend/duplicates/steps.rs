@@ -165,7 +165,10 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         let Some(duplicates) = &mut self.duplicates else { return };
         let Some(id) = duplicates.take_write(partition, number) else { return };
         let Some(running) = self.writes.get_mut(&id) else { return };
+        let key = running.write.key.clone();
         running.logged.iter_mut().for_each(|logged| logged.end = Some(outcome));
+        // A read that begins now must not join a fetch that may have read the value before.
+        self.fence_fetches(&key);
         self.end_write(now, cache, id);
     }
 

@@ -198,6 +198,18 @@ fn read_that_has_waited_for_a_change_has_the_rest_of_its_timeout_left() {
 }
 
 #[test]
+fn read_after_an_acknowledgement_does_not_join_an_earlier_fetch() {
+    let mut store = Store::new(1, Acknowledge::All, Consistency::Eventual);
+    assert_eq!(replicas_called(&store.fetch(100, Session::default(), "k")), [0]);
+    // The second is sent once the first is applied, so that the key does not settle with that.
+    store.put(100, "k", "first");
+    store.put(100, "k", "second");
+    store.applied(101, 0);
+    assert!(ended(&store.drain()).is_some_and(|(_, outcome, _)| outcome == WriteOutcome::Acknowledged));
+    assert_eq!(replicas_called(&store.fetch(102, Session::default(), "k")), [0]);
+}
+
+#[test]
 fn value_fetched_before_a_change_was_applied_everywhere_is_not_cached() {
     let mut store = Store::new(2, Acknowledge::All, Consistency::Eventual);
     let [Action::Call { attempt, .. }] = store.fetch(100, Session::default(), "k")[..] else {
