@@ -1,7 +1,52 @@
-//! The keys of the simulated world.
+//! Events of the simulated world, and the keys and values in it.
+
+use std::time::Duration;
+
+use sherwood_model::PartitionId;
+
+/// A key: its number in the first byte. One byte would be enough, but pairs like `([u8; 1], u32)`
+/// are likely miscompiled at `opt-level = 1`, which tests are compiled with
+/// (rust-lang/rust#149294).
+pub(crate) type Key = [u8; 4];
 
 /// Number of keys.
 pub(crate) const KEYS: usize = 8;
 
 /// For each key the place of a write in the order of the key's writes, from 1 on; 0 for none.
 pub(crate) type View = [u64; KEYS];
+
+/// A value: the number of its write, which no other write has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version(pub(crate) [u8; 8]);
+
+impl Version {
+    pub(crate) fn new(number: u64) -> Self {
+        Self(number.to_le_bytes())
+    }
+}
+
+/// The partition of the cache.
+pub(crate) const PARTITION: PartitionId = PartitionId(0);
+
+/// The backend's timeout, and the time for which commands may land after their connection's end.
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Duration of the part of a run with clients.
+pub(crate) const BUSY: Duration = Duration::from_millis(1_800);
+
+pub(crate) fn key(number: usize) -> Key {
+    [number as u8, 0, 0, 0]
+}
+
+pub(crate) fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// An event of the world.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A client begins its next read or write.
+    Act(usize),
+    /// A server carries out a command.
+    Serve(usize),
+}

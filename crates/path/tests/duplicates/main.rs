@@ -1,4 +1,95 @@
-//! Simulation of a replicated store: the order of writes, and the values that reads may return.
+//! Fault simulation of a replicated store: one backend with logs and duplicates, and the clients
+//! that write it. Everything is derived from one seed. Always:
+//!
+//! - each write ends exactly once, within the timeout;
+//! - in the end all duplicates of a partition are equal, no acknowledged write is lost, and
+//!   everything that was held is released.
+//!
+//! A failing seed is printed with the command that replays it: `SEED=n cargo test -p sherwood-path
+//! --test duplicates` writes the events to the terminal. `SEEDS=n` sets the number of seeds.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the seeds are shared out among threads, and their number comes from the environment"
+)]
+
+mod clients;
 mod events;
 mod history;
+mod servers;
+mod tasks;
+mod world;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use world::World;
+
+/// Number of seeds by default, which take about ten seconds in a debug build on two threads.
+const SEEDS: u64 = 1_000;
+
+/// Number of times that each event of [`MUST_HAPPEN`] occurred.
+type Seen = BTreeMap<&'static str, u64>;
+
+/// Runs one simulated world from its beginning to its end; `told` writes its events to the
+/// terminal.
+fn live(seed: u64, told: bool) -> Seen {
+    let mut world = World::new(seed, told);
+    world.plan_inputs();
+    world.run();
+    world.assert_at_rest();
+    world.into_seen()
+}
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, no number")))
+}
+
+#[test]
+fn replicated_store_keeps_its_consistency_under_faults() {
+    if let Some(seed) = number("SEED") {
+        live(seed, true);
+        return;
+    }
+    let seeds = number("SEEDS").unwrap_or(SEEDS);
+    let (next, total) = (AtomicU64::new(0), Mutex::new(Seen::new()));
+    let take_turns = || {
+        let mut seen = Seen::new();
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            match catch_unwind(AssertUnwindSafe(|| live(seed, false))) {
+                Ok(one) => one.iter().for_each(|(what, count)| *seen.entry(*what).or_default() += count),
+                Err(panic) => {
+                    // The other threads can stop.
+                    next.store(seeds, Relaxed);
+                    eprintln!(
+                        "seed {seed} failed; SEED={seed} cargo test -p sherwood-path --test duplicates replays it"
+                    );
+                    resume_unwind(panic);
+                }
+            }
+        }
+        let mut total = total.lock().expect("no panics while held");
+        seen.iter().for_each(|(what, count)| *total.entry(*what).or_default() += count);
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(take_turns);
+        }
+    });
+    let total = total.into_inner().expect("no panics while held");
+    let rare: Vec<_> =
+        MUST_HAPPEN.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < 50).collect();
+    assert!(seeds < SEEDS || rare.is_empty(), "too rare to test the invariants: {rare:?} in {total:?}");
+}
+
+/// Events that have to occur often enough for the invariants to be tested.
+const MUST_HAPPEN: &[&str] = &["write: Acknowledged"];

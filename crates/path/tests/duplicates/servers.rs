@@ -1,0 +1,140 @@
+//! Servers: their data, and the connections over which the logs change it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sherwood_dispatch::Marker;
+use sherwood_model::Instant;
+
+use crate::events::{Event, TIMEOUT, ms};
+use crate::tasks::{Step, Task};
+use crate::world::World;
+
+/// What a server has.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// The last write of each key, by its number.
+    pub(crate) data: BTreeMap<usize, u64>,
+    pub(crate) marker: Option<Marker>,
+}
+
+/// A command to a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Command {
+    Mark(Option<Marker>),
+    ReadMarker,
+    /// Make a write.
+    Change {
+        write: u64,
+    },
+}
+
+/// A connection as its server sees it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) commands: VecDeque<Command>,
+    pub(crate) is_open: bool,
+    /// The time until which the server still carries out commands after the driver has given the
+    /// connection up. It is known once the server has answered over another one.
+    ends: Instant,
+}
+
+/// A server, and the driver of its connection.
+pub(crate) struct Server {
+    pub(crate) contents: Contents,
+    pub(crate) connections: Vec<Connection>,
+    /// True while it is planned that the server carries out a command.
+    is_serving: bool,
+    /// Steps that the driver has still to carry out.
+    pub(crate) steps: VecDeque<Step>,
+    pub(crate) task: Task,
+}
+
+impl Server {
+    pub(crate) fn new() -> Self {
+        Self {
+            contents: Contents::default(),
+            connections: Vec::new(),
+            is_serving: false,
+            steps: VecDeque::new(),
+            task: Task::None,
+        }
+    }
+
+    /// Gives up the connection, whose commands may still be carried out, and all that was to be
+    /// done over it.
+    pub(crate) fn give_up_connection(&mut self) {
+        self.connections.iter_mut().for_each(|connection| connection.is_open = false);
+        self.steps.clear();
+        self.task = Task::None;
+    }
+
+    /// Opens a connection.
+    pub(crate) fn connect(&mut self) {
+        self.connections.push(Connection { commands: VecDeque::new(), is_open: true, ends: Instant::NEVER });
+    }
+
+    pub(crate) fn open(&mut self) -> Option<&mut Connection> {
+        self.connections.iter_mut().find(|connection| connection.is_open)
+    }
+
+    /// Sends commands over the open connection.
+    pub(crate) fn send(&mut self, commands: impl IntoIterator<Item = Command>) {
+        self.open().expect("the log has had one opened").commands.extend(commands);
+    }
+
+    /// Limits the time for which commands of earlier connections are carried out, since the server
+    /// has answered over a later one: less than the time for which the logs wait.
+    fn end_earlier(&mut self, now: Instant) {
+        let earlier = self.connections.iter_mut().filter(|connection| !connection.is_open);
+        earlier.for_each(|connection| connection.ends = connection.ends.min(now + TIMEOUT - ms(5)));
+    }
+}
+
+impl World {
+    /// Has a server carry out its commands, if it has any.
+    pub(crate) fn keep_serving(&mut self, index: usize) {
+        let now = self.now;
+        let server = &mut self.servers[index];
+        server.connections.retain(|one| one.is_open || (one.ends > now && !one.commands.is_empty()));
+        if server.is_serving || server.connections.iter().all(|one| one.commands.is_empty()) {
+            return;
+        }
+        server.is_serving = true;
+        let delay = self.draw_time(ms(1));
+        self.plan(delay, Event::Serve(index));
+    }
+
+    /// A server carries out one command, of any connection.
+    pub(crate) fn serve(&mut self, index: usize) {
+        let now = self.now;
+        self.servers[index].is_serving = false;
+        let server = &self.servers[index];
+        let is_ready = |one: &Connection| !one.commands.is_empty() && one.ends > now;
+        let ready = server.connections.iter().enumerate().filter(|(_, one)| is_ready(one));
+        let ready: Vec<usize> = ready.map(|(at, _)| at).collect();
+        if !ready.is_empty() {
+            let at = ready[self.draw(ready.len() as u64) as usize];
+            let connection = &mut self.servers[index].connections[at];
+            let (command, is_heard) = (connection.commands.pop_front(), connection.is_open);
+            command.into_iter().for_each(|command| self.carry_out_command(index, command, is_heard));
+        }
+        self.keep_serving(index);
+    }
+
+    fn carry_out_command(&mut self, index: usize, command: Command, is_heard: bool) {
+        self.tell(|| format!("server {index}: {command:?}{}", if is_heard { "" } else { ", late" }));
+        let now = self.now;
+        let server = &mut self.servers[index];
+        match command {
+            Command::Mark(marker) => server.contents.marker = marker,
+            Command::ReadMarker if is_heard => server.end_earlier(now),
+            Command::ReadMarker => {}
+            Command::Change { write } => {
+                server.contents.data.insert(self.history.key(write), write);
+            }
+        }
+        if is_heard {
+            self.hear(index, command);
+        }
+    }
+}
