@@ -1,9 +1,13 @@
-//! Clients: each makes one write at a time, and most of them carry a session.
+//! Clients: each makes one read or write at a time, and most of them carry a session.
 
-use sherwood_model::Instant;
-use sherwood_path::{Session, Write, WriteId, WriteOptions, WriteOutcome};
+use sherwood_cache::{Access, AccessFlags, Item, ItemKind, Value};
+use sherwood_dispatch::{FetchError, Waiters};
+use sherwood_model::{Demand, Instant};
+use sherwood_path::{
+    Acknowledge, Consistency, FetchKey, Session, Write, WriteId, WriteOptions, WriteOutcome,
+};
 
-use crate::events::{BUSY, Event, KEYS, PARTITION, View, key, ms};
+use crate::events::{BUSY, Event, KEYS, PARTITION, Version, View, key, ms};
 use crate::world::World;
 
 /// A client.
@@ -11,8 +15,19 @@ use crate::world::World;
 pub(crate) struct Client {
     /// The session; none if the client carries none.
     session: Option<Session>,
-    /// What the session has seen.
+    /// What its reads have to reflect.
     sees: View,
+    /// Number of keys that it waits for.
+    waits: usize,
+}
+
+/// A read of one key in flight.
+pub(crate) struct Read {
+    client: usize,
+    key: usize,
+    /// The place of the write that it must reflect.
+    least: u64,
+    begun: (Instant, u64),
 }
 
 /// A write in flight.
@@ -41,7 +56,103 @@ impl World {
         if self.now >= self.begun + BUSY {
             return;
         }
-        self.write(client);
+        if self.once_in(3) {
+            return self.write(client);
+        }
+        let first = self.draw(KEYS as u64) as usize;
+        let keys = if self.once_in(3) { vec![first, (first + 1) % KEYS] } else { vec![first] };
+        self.clients[client].waits = keys.len();
+        let missing: Vec<_> = keys.into_iter().filter_map(|key| self.look_up(client, key)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let (session, entropy) = (self.clients[client].session.unwrap_or_default(), self.draw(u64::MAX));
+        self.tell(|| format!("client {client} fetches {missing:?} in session {session}"));
+        let calls = self.called;
+        self.drive(|machine, now, cache| {
+            let demand = Demand::default();
+            machine.handle_fetch_in_session(now, cache, &demand, session, missing, entropy);
+        });
+        if self.called == calls && self.clients[client].waits > 0 {
+            self.count("read waited for a change");
+        }
+    }
+
+    /// Looks a key up in the cache, and returns what has to be fetched.
+    fn look_up(&mut self, client: usize, number: usize) -> Option<(FetchKey<crate::events::Key>, u64)> {
+        let id = self.asked;
+        self.asked += 1;
+        let access = Access { flags: AccessFlags::SEE_ABSENT, ..Access::at(self.now) };
+        if self.once_in(2) {
+            // Evicted.
+            self.cache.remove(PARTITION, &key(number), &access);
+        }
+        let consistency = self.duplicates.consistency;
+        let of_session = match consistency {
+            Consistency::Eventual => 0,
+            Consistency::ReadYourWrites | Consistency::Causal => self.clients[client].sees[number],
+        };
+        let of_all = match self.options.acknowledge {
+            Acknowledge::All => self.history.acknowledged()[number],
+            Acknowledge::First | Acknowledge::Majority => 0,
+        };
+        let least = of_session.max(of_all);
+        let read = Read { client, key: number, least, begun: (self.now, self.step) };
+        self.reads.insert(id, read);
+        let Some(content) = self.cache.get(PARTITION, &key(number), &access, content) else {
+            return Some((FetchKey { partition: PARTITION, key: key(number) }, id));
+        };
+        self.count(if content.is_some() { "read: hit" } else { "read: cached absence" });
+        self.end_read(id, content);
+        None
+    }
+
+    /// Tells clients how a fetch ended.
+    pub(crate) fn deliver(&mut self, result: Result<Option<Version>, FetchError>, waiters: Waiters<u64>) {
+        for id in waiters {
+            let Read { client, begun, .. } = self.reads[&id];
+            self.tell(|| format!("read {id} of client {client} ends with {result:?}"));
+            assert!(self.now <= begun.0 + self.options.dispatch.timeout, "read {id} outlived its timeout");
+            match &result {
+                Ok(value) => {
+                    self.count(if value.is_some() { "read: fetched" } else { "read: absent" });
+                    self.end_read(id, value.map(Version::number));
+                }
+                Err(_) => {
+                    self.count("read: failed");
+                    self.reads.remove(&id);
+                    self.note_end(client);
+                }
+            }
+        }
+    }
+
+    /// Checks what a read returned, and has the session of its client include it.
+    fn end_read(&mut self, id: u64, content: Option<u64>) {
+        let Read { client, key, least, begun } = self.reads.remove(&id).expect("a read ended twice");
+        let seen = self.history.explain(key, content, least, begun.1).unwrap_or_else(|reason| {
+            panic!("read {id} of key {key} by client {client} returned {content:?}, but {reason}")
+        });
+        if self.history.place(seen) < self.history.place(self.history.last(key)) {
+            self.count("read returned an older value than the last");
+        }
+        if least > 0 {
+            self.count("read had to reflect something");
+        }
+        if let (Some(session), Some(reader)) =
+            (&mut self.clients[client].session, self.machine.session_of_reader())
+        {
+            session.join(reader);
+            join(&mut self.clients[client].sees, self.history.sees(seen));
+        }
+        self.note_end(client);
+    }
+
+    fn note_end(&mut self, client: usize) {
+        self.clients[client].waits -= 1;
+        if self.clients[client].waits == 0 {
+            self.rest(client);
+        }
     }
 
     fn write(&mut self, client: usize) {
@@ -93,4 +204,13 @@ impl World {
 /// Adds to `view` what `more` sees.
 fn join(view: &mut View, more: View) {
     view.iter_mut().zip(more).for_each(|(one, other)| *one = (*one).max(other));
+}
+
+/// The write that a cached item is of, none for a cached absence.
+pub(crate) fn content(item: Item<'_>) -> Option<u64> {
+    match item.value {
+        _ if item.kind == ItemKind::Absent => None,
+        Value::Bytes(bytes) => Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes"))),
+        Value::Declared(_) => panic!("nothing is declared here"),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::PartitionId;
+use sherwood_model::{PartitionId, ReplicaId};
 
 /// A key: its number in the first byte. One byte would be enough, but pairs like `([u8; 1], u32)`
 /// are likely miscompiled at `opt-level = 1`, which tests are compiled with
@@ -23,6 +23,10 @@ impl Version {
     pub(crate) fn new(number: u64) -> Self {
         Self(number.to_le_bytes())
     }
+
+    pub(crate) fn number(self) -> u64 {
+        u64::from_le_bytes(self.0)
+    }
 }
 
 /// The partition of the cache.
@@ -31,11 +35,16 @@ pub(crate) const PARTITION: PartitionId = PartitionId(0);
 /// The backend's timeout, and the time for which commands may land after their connection's end.
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Duration of the part of a run with clients.
+/// Duration of the part of a run in which faults occur, and of the part with clients.
+pub(crate) const FAULTY: Duration = Duration::from_millis(1_500);
 pub(crate) const BUSY: Duration = Duration::from_millis(1_800);
 
 pub(crate) fn key(number: usize) -> Key {
     [number as u8, 0, 0, 0]
+}
+
+pub(crate) fn number_of([number, ..]: Key) -> usize {
+    number.into()
 }
 
 pub(crate) fn ms(milliseconds: u64) -> Duration {
@@ -49,4 +58,12 @@ pub(crate) enum Event {
     Act(usize),
     /// A server carries out a command.
     Serve(usize),
+    /// A server reads the keys of a call.
+    Read(u64),
+    /// The answer of a call arrives.
+    Answer(u64),
+    /// The answer of a probe arrives.
+    Probe(ReplicaId),
+    /// No answer is late, repeated or lost from now on.
+    Heal,
 }

@@ -1,7 +1,15 @@
-//! Fault simulation of a replicated store: one backend with logs and duplicates, and the clients
-//! that write it. Everything is derived from one seed. Always:
+//! Fault simulation of a replicated store: one backend with logs and duplicates, its cache, and the
+//! clients that read and write it. Servers refuse some changes; answers are late, repeated or lost.
+//! Everything is derived from one seed. Always:
 //!
-//! - each write ends exactly once, within the timeout;
+//! - each read and each write ends exactly once, within the timeout;
+//! - each value that is read was written to that key, by a write that had not ended as not done;
+//! - if all duplicates acknowledge, a read returns the value of the last write that was
+//!   acknowledged before the read began, or of a later one;
+//! - a read of a session returns nothing older than the session's own acknowledged writes and, with
+//!   causal consistency, than anything that the session has read, or that precedes it;
+//! - the value of a key never goes back at a server that is read, and a cached value is that of
+//!   every such server;
 //! - in the end all duplicates of a partition are equal, no acknowledged write is lost, and
 //!   everything that was held is released.
 //!
@@ -13,6 +21,7 @@
     reason = "the seeds are shared out among threads, and their number comes from the environment"
 )]
 
+mod calls;
 mod clients;
 mod events;
 mod history;
@@ -92,4 +101,20 @@ fn replicated_store_keeps_its_consistency_under_faults() {
 }
 
 /// Events that have to occur often enough for the invariants to be tested.
-const MUST_HAPPEN: &[&str] = &["write: Acknowledged"];
+const MUST_HAPPEN: &[&str] = &[
+    "read: hit",
+    "read: cached absence",
+    "read: fetched",
+    "read: absent",
+    "read: failed",
+    "read returned an older value than the last",
+    "read had to reflect something",
+    "write: Acknowledged",
+    "write: NotDone",
+    "call lost",
+    "call failed",
+    "call given up",
+    "answer repeated",
+    "answer after its end",
+    "change refused",
+];

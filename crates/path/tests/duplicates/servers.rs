@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use sherwood_dispatch::Marker;
 use sherwood_model::Instant;
 
-use crate::events::{Event, TIMEOUT, ms};
+use crate::events::{Event, Key, TIMEOUT, ms};
 use crate::tasks::{Step, Task};
 use crate::world::World;
 
@@ -22,9 +22,15 @@ pub(crate) struct Contents {
 pub(crate) enum Command {
     Mark(Option<Marker>),
     ReadMarker,
-    /// Make a write.
+    /// Make a write, which has this number in its log.
     Change {
         write: u64,
+        in_log: u64,
+    },
+    /// Store what another server has of a key.
+    Fill {
+        key: usize,
+        write: Option<u64>,
     },
 }
 
@@ -42,6 +48,13 @@ pub(crate) struct Connection {
 pub(crate) struct Server {
     pub(crate) contents: Contents,
     pub(crate) connections: Vec<Connection>,
+    /// Times until which the server does nothing, does not run, gets nothing from the process,
+    /// refuses values, and is slow.
+    pub(crate) paused_until: Instant,
+    pub(crate) down_until: Instant,
+    pub(crate) cut_off_until: Instant,
+    pub(crate) full_until: Instant,
+    pub(crate) slow_until: Instant,
     /// True while it is planned that the server carries out a command.
     is_serving: bool,
     /// Steps that the driver has still to carry out.
@@ -54,6 +67,11 @@ impl Server {
         Self {
             contents: Contents::default(),
             connections: Vec::new(),
+            paused_until: Instant::ZERO,
+            down_until: Instant::ZERO,
+            cut_off_until: Instant::ZERO,
+            full_until: Instant::ZERO,
+            slow_until: Instant::ZERO,
             is_serving: false,
             steps: VecDeque::new(),
             task: Task::None,
@@ -82,6 +100,10 @@ impl Server {
         self.open().expect("the log has had one opened").commands.extend(commands);
     }
 
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        self.down_until > now
+    }
+
     /// Limits the time for which commands of earlier connections are carried out, since the server
     /// has answered over a later one: less than the time for which the logs wait.
     fn end_earlier(&mut self, now: Instant) {
@@ -100,8 +122,12 @@ impl World {
             return;
         }
         server.is_serving = true;
-        let delay = self.draw_time(ms(1));
-        self.plan(delay, Event::Serve(index));
+        let waits_for_open = server.connections.iter().all(|one| one.is_open || one.commands.is_empty());
+        let resumes = server.paused_until.max(server.down_until);
+        let resumes = if waits_for_open { resumes.max(server.cut_off_until) } else { resumes };
+        let longest = if server.slow_until > now { ms(30) } else { ms(1) };
+        let delay = self.draw_time(longest);
+        self.plan_at(resumes.max(now) + delay, Event::Serve(index));
     }
 
     /// A server carries out one command, of any connection.
@@ -109,10 +135,13 @@ impl World {
         let now = self.now;
         self.servers[index].is_serving = false;
         let server = &self.servers[index];
-        let is_ready = |one: &Connection| !one.commands.is_empty() && one.ends > now;
+        let is_ready = |one: &Connection| {
+            let is_reached = !one.is_open || server.cut_off_until <= now;
+            !one.commands.is_empty() && is_reached && one.ends > now
+        };
         let ready = server.connections.iter().enumerate().filter(|(_, one)| is_ready(one));
         let ready: Vec<usize> = ready.map(|(at, _)| at).collect();
-        if !ready.is_empty() {
+        if !ready.is_empty() && server.paused_until.max(server.down_until) <= now {
             let at = ready[self.draw(ready.len() as u64) as usize];
             let connection = &mut self.servers[index].connections[at];
             let (command, is_heard) = (connection.commands.pop_front(), connection.is_open);
@@ -123,18 +152,42 @@ impl World {
 
     fn carry_out_command(&mut self, index: usize, command: Command, is_heard: bool) {
         self.tell(|| format!("server {index}: {command:?}{}", if is_heard { "" } else { ", late" }));
-        let now = self.now;
+        if !is_heard {
+            self.count("command landed late");
+        }
+        let (now, mut is_made) = (self.now, true);
         let server = &mut self.servers[index];
         match command {
             Command::Mark(marker) => server.contents.marker = marker,
             Command::ReadMarker if is_heard => server.end_earlier(now),
             Command::ReadMarker => {}
-            Command::Change { write } => {
-                server.contents.data.insert(self.history.key(write), write);
+            Command::Change { write, .. } => {
+                let key = self.history.key(write);
+                is_made = !self.history.is_put(write) || !(is_too_large(write) || server.full_until > now);
+                if is_made {
+                    server.contents.data.insert(key, write);
+                } else {
+                    self.count("change refused");
+                }
+            }
+            Command::Fill { key, write } => {
+                server.contents.data.remove(&key);
+                server.contents.data.extend(write.map(|write| (key, write)));
             }
         }
         if is_heard {
-            self.hear(index, command);
+            self.hear(index, command, is_made);
         }
     }
+
+    /// Returns the value that a server has of a key.
+    pub(crate) fn value_at(&self, index: usize, key: Key) -> Option<u64> {
+        let write = self.servers[index].contents.data.get(&crate::events::number_of(key)).copied();
+        write.filter(|write| self.history.is_put(*write))
+    }
+}
+
+/// True for the writes that every server refuses.
+fn is_too_large(write: u64) -> bool {
+    write.is_multiple_of(24)
 }

@@ -1,10 +1,10 @@
-//! The driver's tasks at the duplicates: inspections and batches.
+//! The driver's tasks at the duplicates: inspections, batches and copies.
 
 use sherwood_dispatch::{BatchEnd, Marker};
 use sherwood_model::ReplicaId;
 use sherwood_path::{Change, DuplicateEvent, DuplicateStep};
 
-use crate::events::{Key, Version};
+use crate::events::{KEYS, Key, Version};
 use crate::servers::Command;
 use crate::world::World;
 
@@ -16,9 +16,17 @@ pub(crate) type Step = DuplicateStep<Key, Version>;
 pub(crate) enum Task {
     None,
     Inspection,
-    /// A batch, with the number of answers that are missing.
+    /// A batch, with the last change made before a refusal, the answers that are missing, and the
+    /// changes refused.
     Batch {
+        made: u64,
         missing: usize,
+        refused: Vec<u64>,
+    },
+    /// A copy, which stores this key next.
+    Copy {
+        from: usize,
+        key: usize,
     },
 }
 
@@ -50,9 +58,11 @@ impl World {
                     marker,
                     entries.iter().map(|entry| (entry.number, &entry.change.change)),
                 );
-                (Task::Batch { missing: commands.len() }, commands)
+                (Task::Batch { made: 0, missing: commands.len(), refused: Vec::new() }, commands)
             }
-            DuplicateStep::Copy { .. } => unreachable!("no duplicate differs"),
+            DuplicateStep::Copy { from } => {
+                (Task::Copy { from: from.index(), key: 0 }, vec![Command::Mark(None)])
+            }
         };
         let server = &mut self.servers[index];
         server.task = task;
@@ -70,7 +80,7 @@ impl World {
         let changes = changes.map(|(in_log, change)| {
             let write = self.numbers[&(partition, in_log)];
             assert!(*change == self.change(write), "entry {in_log} has the change of write {write}");
-            Command::Change { write }
+            Command::Change { write, in_log }
         });
         [Command::Mark(Some(marker))].into_iter().chain(changes).collect()
     }
@@ -81,20 +91,49 @@ impl World {
     }
 
     /// Takes in the answer to a command over the open connection.
-    pub(crate) fn hear(&mut self, index: usize, command: Command) {
+    pub(crate) fn hear(&mut self, index: usize, command: Command, is_made: bool) {
         match (&mut self.servers[index].task, command) {
             (Task::Inspection, Command::ReadMarker) => {
                 let marker = self.servers[index].contents.marker;
                 self.end_task(index, DuplicateEvent::Inspected(Ok(marker)));
             }
-            (Task::Batch { missing }, Command::Mark(_) | Command::Change { .. }) => {
+            (Task::Batch { made, missing, refused }, Command::Mark(_) | Command::Change { .. }) => {
+                if let Command::Change { in_log, .. } = command {
+                    if !is_made {
+                        refused.push(in_log);
+                    } else if refused.is_empty() {
+                        *made = in_log;
+                    }
+                }
                 *missing -= 1;
                 if *missing == 0 {
-                    self.end_task(index, DuplicateEvent::Applied(BatchEnd::Answered(&[])));
+                    let refused = std::mem::take(refused);
+                    self.end_task(index, DuplicateEvent::Applied(BatchEnd::Answered(&refused)));
                 }
             }
+            (Task::Copy { .. }, Command::Mark(_) | Command::Fill { .. }) => self.copy_next(index),
             _ => {}
         }
+    }
+
+    /// Copies one more key, or ends the copy.
+    fn copy_next(&mut self, index: usize) {
+        let now = self.now;
+        let Task::Copy { from, key } = self.servers[index].task else { return };
+        if key == KEYS {
+            self.count("copy done");
+            return self.end_task(index, DuplicateEvent::Copied(true));
+        }
+        let source = &self.servers[from];
+        if source.paused_until.max(source.down_until).max(source.cut_off_until) > now {
+            self.count("copy failed");
+            return self.end_task(index, DuplicateEvent::Copied(false));
+        }
+        let write = source.contents.data.get(&key).copied();
+        let server = &mut self.servers[index];
+        server.task = Task::Copy { from, key: key + 1 };
+        server.send([Command::Fill { key, write }]);
+        self.keep_serving(index);
     }
 
     /// Reports the end of a task, and begins the next one.

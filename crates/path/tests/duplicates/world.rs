@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use sherwood_cache::{Cache, Options as CacheOptions, Partition, Value};
-use sherwood_dispatch::{DuplicateState, Options};
-use sherwood_model::{BackendId, Instant, SeededState, SplitMix64, Tags, TenantId};
+use sherwood_cache::{Access, AccessFlags, Cache, Options as CacheOptions, Partition, Value};
+use sherwood_dispatch::{BalanceChoice, CopiesChoice, DuplicateState, Options, ProbeOptions, RetryOptions};
+use sherwood_model::{BackendId, Instant, Percent, SeededState, SplitMix64, Tags, TenantId};
 use sherwood_path::{
-    Acknowledge, Action, AnswerCache, Backend, BackendOptions, Consistency, DuplicateOptions, Fetched,
+    Acknowledge, Action, AnswerCache, Backend, BackendOptions, Consistency, DuplicateOptions, Fetched, Rules,
     WriteId,
 };
 
 use crate::Seen;
-use crate::clients::{Client, Running};
-use crate::events::{Event, Key, PARTITION, TIMEOUT, Version, key};
+use crate::calls::Call;
+use crate::clients::{Client, Read, Running, content};
+use crate::events::{Event, FAULTY, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
 use crate::history::History;
 use crate::servers::Server;
 
@@ -41,16 +42,23 @@ pub(crate) struct World {
     pub(crate) begun: Instant,
     pub(crate) step: u64,
     random: SplitMix64,
+    pub(crate) faulty: bool,
     pub(crate) cache: Cache,
     pub(crate) machine: Machine,
     pub(crate) options: BackendOptions,
     pub(crate) duplicates: DuplicateOptions,
     pub(crate) servers: Vec<Server>,
+    /// The writes that each server had when it was looked at last, while it is read.
+    were_read: Vec<Option<View>>,
     pub(crate) history: History,
     /// The writes of this process by partition and number in the log.
     pub(crate) numbers: BTreeMap<(usize, u64), u64>,
     pub(crate) clients: Vec<Client>,
+    pub(crate) reads: BTreeMap<u64, Read>,
+    pub(crate) asked: u64,
     pub(crate) writes: BTreeMap<WriteId, Running>,
+    pub(crate) calls: BTreeMap<u64, Call>,
+    pub(crate) called: u64,
     pub(crate) events: BTreeMap<(Instant, u64), Event>,
     planned: u64,
     seen: Seen,
@@ -66,16 +74,22 @@ impl World {
             now,
             begun: now,
             step: 0,
+            faulty: true,
             cache: empty_cache(seed),
             machine: start(&options, now, seed),
             duplicates: options.duplicates.expect("they were drawn"),
             servers: (0..options.replicas).map(|_| Server::new()).collect(),
+            were_read: vec![None; options.replicas],
             options,
             random,
             history: History::default(),
             numbers: BTreeMap::new(),
             clients: Vec::new(),
+            reads: BTreeMap::new(),
+            asked: 0,
             writes: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            called: 0,
             events: BTreeMap::new(),
             planned: 0,
             seen: Seen::new(),
@@ -87,6 +101,7 @@ impl World {
 
     pub(crate) fn plan_inputs(&mut self) {
         self.add_clients();
+        self.plan(FAULTY, Event::Heal);
     }
 
     /// Lets everything happen until nothing is planned.
@@ -119,6 +134,14 @@ impl World {
         match event {
             Event::Act(client) => self.act(client),
             Event::Serve(server) => self.serve(server),
+            Event::Read(call) => self.read(call),
+            Event::Answer(call) => self.answer(call),
+            Event::Probe(replica) => {
+                let server = &self.servers[replica.index()];
+                let is_up = server.down_until.max(server.paused_until).max(server.cut_off_until) <= self.now;
+                self.drive(|machine, now, cache| machine.handle_probe(now, cache, replica, is_up));
+            }
+            Event::Heal => self.faulty = false,
         }
     }
 
@@ -142,27 +165,62 @@ impl World {
 
     fn carry_out(&mut self, action: Action<Key, Version, u64>) {
         match action {
+            Action::Call { attempt, replica, keys, .. } => self.call(attempt, replica.index(), keys),
+            Action::Cancel { attempt, .. } => self.give_up_call(attempt),
+            Action::Probe { replica, .. } => self.plan(ms(1), Event::Probe(replica)),
+            Action::Deliver { result, waiters, .. } => self.deliver(result, waiters),
             Action::Duplicate { replica, step } => self.take_step(replica.index(), step),
             Action::EndWrite { write, outcome, session, .. } => self.end_write(write, outcome, session),
             Action::StartWrite(_) => unreachable!("writes go to the logs"),
             Action::Announce(_) => unreachable!("no other node caches the values"),
-            Action::Call { .. } | Action::Cancel { .. } | Action::Probe { .. } | Action::Deliver { .. } => {
-                unreachable!("nothing is read")
-            }
         }
     }
 
-    /// Checks the bounds of what the machine holds.
-    fn check(&self) {
+    /// Checks the servers that are read, the cache, and the bounds of what the machine holds.
+    fn check(&mut self) {
         let logs = self.machine.logs().expect("it has logs");
+        for one in &logs.duplicates {
+            let (index, server) = (one.replica.index(), &self.servers[one.replica.index()]);
+            if one.state != DuplicateState::Current {
+                self.were_read[index] = None;
+                continue;
+            }
+            if server.is_down(self.now) {
+                continue;
+            }
+            let has = std::array::from_fn(|key| {
+                self.history.place(server.contents.data.get(&key).copied().unwrap_or(0))
+            });
+            if let Some(before) = self.were_read[index].replace(has) {
+                let is_back = (0..KEYS).any(|key| has[key] < before[key]);
+                assert!(!is_back, "server {index} has {has:?} after {before:?}");
+            }
+            self.check_cached(index, one.partition);
+        }
         let partitions = self.duplicates.partitions;
         assert!(logs.entries <= partitions * self.duplicates.entries_max);
         assert!(logs.bytes <= partitions as u64 * self.duplicates.bytes_max);
-        let holdings = self.machine.holdings();
+        let (holdings, stats) = (self.machine.holdings(), self.machine.stats());
         assert_eq!((holdings.writes, holdings.pending_actions), (self.writes.len(), 0));
         assert!(holdings.writes <= self.options.writes_max as usize);
         let keys_max = self.options.writes_max + self.options.fenced_keys_max;
         assert!(holdings.written_or_fenced_keys <= keys_max as usize);
+        assert!(
+            stats.waiters <= self.options.dispatch.waiters_max && stats.waiters as usize <= self.reads.len()
+        );
+    }
+
+    /// Checks that every cached value of a partition is that of a server which is read.
+    fn check_cached(&self, index: usize, partition: usize) {
+        let access = Access { flags: AccessFlags::SEE_ABSENT, ..Access::at(self.now) };
+        for number in (0..KEYS).filter(|number| self.duplicates.partition(&key(*number)) == partition) {
+            let cached = self.cache.peek(PARTITION, &key(number), &access, content);
+            let has = self.value_at(index, key(number));
+            assert!(
+                cached.is_none_or(|cached| cached == has),
+                "{cached:?} of key {number} is cached, and server {index} has {has:?}"
+            );
+        }
     }
 
     /// Lets time pass until no fence is left, and checks that all is well in the end.
@@ -170,7 +228,7 @@ impl World {
         self.now += Duration::from_secs(120);
         self.drive(|machine, now, cache| machine.handle_timeout(now, cache));
         self.check();
-        assert!(self.events.is_empty() && self.writes.is_empty());
+        assert!(self.events.is_empty() && self.reads.is_empty() && self.writes.is_empty());
         let (holdings, stats) = (self.machine.holdings(), self.machine.stats());
         assert_eq!((holdings.written_or_fenced_keys, self.machine.next_timeout()), (0, None));
         assert_eq!((stats.waiters, stats.keys, stats.calls, stats.joinable_keys), (0, 0, 0, 0));
@@ -253,8 +311,29 @@ fn draw_options(mut draw: impl FnMut(u64) -> u64) -> BackendOptions {
         bytes_max: 100 << draw(3),
         epoch: 1,
     };
-    let dispatch = Options { timeout: TIMEOUT, ..Options::default() };
+    let interval_min = ms(5);
+    let dispatch = Options {
+        batch_keys_max: draw(3) as u32 + 1,
+        in_flight_calls_max: draw(4) as u32 + 1,
+        queued_calls_max: draw(6) as u32,
+        waiters_max: draw(20) as u32 + 3,
+        timeout: TIMEOUT,
+        balance: if draw(3) == 0 {
+            BalanceChoice::Tokens { lookups: 0, age: TIMEOUT }
+        } else {
+            BalanceChoice::PowerOfTwo
+        },
+        copies: match draw(3) {
+            0 => CopiesChoice::Fixed { factor: draw(copies as u64) as u8 + 1 },
+            1 => CopiesChoice::Hedge { percentile: Percent::MIN, min: ms(4) },
+            _ => CopiesChoice::One,
+        },
+        retry: RetryOptions { per_call_max: 2, ratio: 0.2, burst: 5 },
+        probe: ProbeOptions { failures_max: 4, interval_min, interval_max: ms(50) },
+        ..Options::default()
+    };
     BackendOptions {
+        rules: Rules { negative_ttl: if draw(2) == 0 { ms(50) } else { ms(0) }, ..Rules::default() },
         acknowledge: [Acknowledge::First, Acknowledge::Majority, Acknowledge::All][draw(3) as usize],
         reads_as_written: draw(4) > 0,
         writes_max: draw(6) as u32 + 2,
