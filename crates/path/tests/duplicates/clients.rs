@@ -199,6 +199,21 @@ impl World {
         }
         self.rest(client);
     }
+
+    /// Ends all that clients wait for, since the process has ended. Their sessions ask the next one
+    /// for nothing.
+    pub(crate) fn abandon_clients(&mut self) {
+        let running = std::mem::take(&mut self.writes);
+        for Running { number, .. } in running.values() {
+            self.history.end(*number, WriteOutcome::Unknown, self.step);
+        }
+        self.reads.clear();
+        self.events.retain(|_, event| !matches!(event, Event::Act(_)));
+        for client in 0..self.clients.len() {
+            (self.clients[client].sees, self.clients[client].waits) = ([0; KEYS], 0);
+            self.rest(client);
+        }
+    }
 }
 
 /// Adds to `view` what `more` sees.

@@ -57,6 +57,10 @@ impl History {
         self.of(number).is_put
     }
 
+    pub(crate) fn is_acknowledged(&self, number: u64) -> bool {
+        self.of(number).end.is_some_and(|(outcome, _)| outcome == WriteOutcome::Acknowledged)
+    }
+
     /// The place of a write in the order of its key; 0 for no write.
     pub(crate) fn place(&self, number: u64) -> u64 {
         number.checked_sub(1).map_or(0, |index| self.writes[index as usize].place)
@@ -155,6 +159,7 @@ mod tests {
         let (done, not_done) = (history.begin(0, true, [0; KEYS]), history.begin(0, true, [0; KEYS]));
         history.end(done, WriteOutcome::Acknowledged, 3);
         history.end(not_done, WriteOutcome::NotDone, 4);
+        assert!(history.is_acknowledged(done) && !history.is_acknowledged(not_done));
         assert_eq!(history.acknowledged()[0], history.place(done));
         let may_be = |begun| history.explain(0, Some(not_done), 0, begun).is_ok();
         assert_eq!([4, 5].map(may_be), [true, false]);

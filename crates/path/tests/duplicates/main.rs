@@ -1,6 +1,8 @@
 //! Fault simulation of a replicated store: one backend with logs and duplicates, its cache, and the
-//! clients that read and write it. Servers refuse some changes; answers are late, repeated or lost.
-//! Everything is derived from one seed. Always:
+//! clients that read and write it. Connections break and what was sent over them lands later;
+//! servers die, lose their data or go back to an earlier state, pause, cannot be reached or refuse
+//! changes; answers are late, repeated or lost; the process starts again. Everything is derived
+//! from one seed. Always:
 //!
 //! - each read and each write ends exactly once, within the timeout;
 //! - each value that is read was written to that key, by a write that had not ended as not done;
@@ -24,6 +26,7 @@
 mod calls;
 mod clients;
 mod events;
+mod faults;
 mod history;
 mod servers;
 mod tasks;
@@ -107,14 +110,29 @@ const MUST_HAPPEN: &[&str] = &[
     "read: fetched",
     "read: absent",
     "read: failed",
+    "read waited for a change",
     "read returned an older value than the last",
     "read had to reflect something",
     "write: Acknowledged",
     "write: NotDone",
+    "write: Unknown",
+    "write refused",
     "call lost",
     "call failed",
     "call given up",
     "answer repeated",
     "answer after its end",
     "change refused",
+    "command landed late",
+    "copy done",
+    "copy failed",
+    "inspection failed",
+    "batch broken",
+    "idle connection broken",
+    "server paused",
+    "server cut off",
+    "server killed",
+    "server lost its data",
+    "server went back to earlier data",
+    "process started again",
 ];

@@ -10,7 +10,7 @@ use crate::tasks::{Step, Task};
 use crate::world::World;
 
 /// What a server has.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     /// The last write of each key, by its number.
     pub(crate) data: BTreeMap<usize, u64>,
@@ -39,6 +39,8 @@ pub(crate) enum Command {
 pub(crate) struct Connection {
     pub(crate) commands: VecDeque<Command>,
     pub(crate) is_open: bool,
+    /// True if the server has ended since, so that it gets nothing more.
+    is_severed: bool,
     /// The time until which the server still carries out commands after the driver has given the
     /// connection up. It is known once the server has answered over another one.
     ends: Instant,
@@ -47,6 +49,8 @@ pub(crate) struct Connection {
 /// A server, and the driver of its connection.
 pub(crate) struct Server {
     pub(crate) contents: Contents,
+    /// An earlier state.
+    pub(crate) snapshot: Contents,
     pub(crate) connections: Vec<Connection>,
     /// Times until which the server does nothing, does not run, gets nothing from the process,
     /// refuses values, and is slow.
@@ -60,12 +64,16 @@ pub(crate) struct Server {
     /// Steps that the driver has still to carry out.
     pub(crate) steps: VecDeque<Step>,
     pub(crate) task: Task,
+    /// Numbers of the latest task and of the latest connection.
+    pub(crate) tasks: u64,
+    pub(crate) opened: u64,
 }
 
 impl Server {
     pub(crate) fn new() -> Self {
         Self {
             contents: Contents::default(),
+            snapshot: Contents::default(),
             connections: Vec::new(),
             paused_until: Instant::ZERO,
             down_until: Instant::ZERO,
@@ -75,6 +83,8 @@ impl Server {
             is_serving: false,
             steps: VecDeque::new(),
             task: Task::None,
+            tasks: 0,
+            opened: 0,
         }
     }
 
@@ -88,7 +98,13 @@ impl Server {
 
     /// Opens a connection.
     pub(crate) fn connect(&mut self) {
-        self.connections.push(Connection { commands: VecDeque::new(), is_open: true, ends: Instant::NEVER });
+        self.opened += 1;
+        self.connections.push(Connection {
+            commands: VecDeque::new(),
+            is_open: true,
+            is_severed: false,
+            ends: Instant::NEVER,
+        });
     }
 
     pub(crate) fn open(&mut self) -> Option<&mut Connection> {
@@ -97,7 +113,18 @@ impl Server {
 
     /// Sends commands over the open connection.
     pub(crate) fn send(&mut self, commands: impl IntoIterator<Item = Command>) {
-        self.open().expect("the log has had one opened").commands.extend(commands);
+        let open = self.open().expect("the log has had one opened");
+        if !open.is_severed {
+            open.commands.extend(commands);
+        }
+    }
+
+    /// Ends the server's process and with it all connections.
+    pub(crate) fn sever(&mut self) {
+        for connection in &mut self.connections {
+            connection.is_severed = true;
+            connection.commands.clear();
+        }
     }
 
     pub(crate) fn is_down(&self, now: Instant) -> bool {

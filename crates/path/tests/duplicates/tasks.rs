@@ -4,7 +4,7 @@ use sherwood_dispatch::{BatchEnd, Marker};
 use sherwood_model::ReplicaId;
 use sherwood_path::{Change, DuplicateEvent, DuplicateStep};
 
-use crate::events::{KEYS, Key, Version};
+use crate::events::{Event, KEYS, Key, TIMEOUT, Version, ms};
 use crate::servers::Command;
 use crate::world::World;
 
@@ -65,8 +65,12 @@ impl World {
             }
         };
         let server = &mut self.servers[index];
+        server.tasks += 1;
         server.task = task;
         server.send(commands);
+        let patience = if server.is_down(self.now) { ms(2) } else { TIMEOUT };
+        let task = server.tasks;
+        self.plan(patience, Event::GiveUp { server: index, task });
         self.keep_serving(index);
     }
 
@@ -147,5 +151,31 @@ impl World {
         self.tell(|| format!("server {index}: {event:?}"));
         let replica = ReplicaId::from_index(index);
         self.drive(|machine, now, cache| machine.handle_duplicate(now, cache, replica, event));
+    }
+
+    /// Gives up a task that takes too long.
+    pub(crate) fn give_up_task(&mut self, index: usize, task: u64) {
+        let server = &self.servers[index];
+        if server.tasks == task && !matches!(server.task, Task::None) {
+            self.break_connection(index);
+        }
+    }
+
+    /// Ends the connection of a server, which the driver notices.
+    pub(crate) fn break_connection(&mut self, index: usize) {
+        if self.servers[index].open().is_none() {
+            return;
+        }
+        let task = std::mem::replace(&mut self.servers[index].task, Task::None);
+        self.servers[index].give_up_connection();
+        self.keep_serving(index);
+        let (what, event) = match task {
+            Task::None => ("idle connection broken", DuplicateEvent::Broken),
+            Task::Copy { .. } => ("copy failed", DuplicateEvent::Broken),
+            Task::Inspection => ("inspection failed", DuplicateEvent::Inspected(Err(()))),
+            Task::Batch { made, .. } => ("batch broken", DuplicateEvent::Applied(BatchEnd::Broken(made))),
+        };
+        self.count(what);
+        self.report(index, event);
     }
 }

@@ -15,7 +15,7 @@ use sherwood_path::{
 use crate::Seen;
 use crate::calls::Call;
 use crate::clients::{Client, Read, Running, content};
-use crate::events::{Event, FAULTY, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
+use crate::events::{Event, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
 use crate::history::History;
 use crate::servers::Server;
 
@@ -62,6 +62,7 @@ pub(crate) struct World {
     pub(crate) events: BTreeMap<(Instant, u64), Event>,
     planned: u64,
     seen: Seen,
+    seed: u64,
     told: bool,
 }
 
@@ -93,15 +94,25 @@ impl World {
             events: BTreeMap::new(),
             planned: 0,
             seen: Seen::new(),
+            seed,
             told,
         };
         world.tell(|| format!("{:?}", world.options));
         world
     }
 
+    /// Starts the next process.
+    pub(crate) fn start(&mut self) {
+        self.duplicates.epoch += 1;
+        self.options.duplicates = Some(self.duplicates);
+        self.machine = start(&self.options, self.now, self.seed);
+        self.cache = empty_cache(self.seed);
+        self.numbers.clear();
+    }
+
     pub(crate) fn plan_inputs(&mut self) {
         self.add_clients();
-        self.plan(FAULTY, Event::Heal);
+        self.plan_faults();
     }
 
     /// Lets everything happen until nothing is planned.
@@ -134,6 +145,12 @@ impl World {
         match event {
             Event::Act(client) => self.act(client),
             Event::Serve(server) => self.serve(server),
+            Event::GiveUp { server, task } => self.give_up_task(server, task),
+            Event::Notice { server, connection } => {
+                if self.servers[server].opened == connection {
+                    self.break_connection(server);
+                }
+            }
             Event::Read(call) => self.read(call),
             Event::Answer(call) => self.answer(call),
             Event::Probe(replica) => {
@@ -141,7 +158,8 @@ impl World {
                 let is_up = server.down_until.max(server.paused_until).max(server.cut_off_until) <= self.now;
                 self.drive(|machine, now, cache| machine.handle_probe(now, cache, replica, is_up));
             }
-            Event::Heal => self.faulty = false,
+            Event::Fail(fault) => self.fail(fault),
+            Event::Heal => self.heal(),
         }
     }
 

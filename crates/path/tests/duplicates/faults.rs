@@ -1,0 +1,159 @@
+//! Faults of servers, connections and the process.
+
+use std::time::Duration;
+
+use sherwood_dispatch::DuplicateState;
+
+use crate::events::{Event, FAULTY, ms};
+use crate::servers::Contents;
+use crate::world::World;
+
+/// A fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// The connection of a server breaks.
+    Break(usize),
+    /// A server does nothing for some time.
+    Pause(usize),
+    /// A server gets nothing from the process for some time.
+    CutOff(usize),
+    /// A server refuses all values for some time.
+    Fill(usize),
+    /// A server is slow for some time.
+    Slow(usize),
+    /// The state of a server is kept, to go back to.
+    Snapshot(usize),
+    /// A server ends, and starts again.
+    Kill(usize),
+    /// The process ends, and starts again.
+    Restart,
+}
+
+impl World {
+    /// Draws the faults of a run.
+    pub(crate) fn plan_faults(&mut self) {
+        for server in 0..self.servers.len() {
+            for _ in 0..self.draw(16) {
+                let kinds = [
+                    Fault::Break(server),
+                    Fault::Pause(server),
+                    Fault::CutOff(server),
+                    Fault::Fill(server),
+                    Fault::Slow(server),
+                    Fault::Snapshot(server),
+                    Fault::Kill(server),
+                ];
+                let kind = kinds[self.draw(kinds.len() as u64) as usize];
+                let at = self.draw_time(FAULTY);
+                self.plan(at, Event::Fail(kind));
+            }
+        }
+        for _ in 0..self.draw(3) {
+            let at = self.draw_time(FAULTY);
+            self.plan(at, Event::Fail(Fault::Restart));
+        }
+        self.plan(FAULTY, Event::Heal);
+    }
+
+    pub(crate) fn fail(&mut self, fault: Fault) {
+        self.tell(|| format!("fault: {fault:?}"));
+        let until = self.now + self.draw_time(ms(150));
+        match fault {
+            Fault::Break(server) => self.break_connection(server),
+            Fault::Pause(server) => {
+                self.count("server paused");
+                self.servers[server].paused_until = until;
+            }
+            Fault::CutOff(server) => {
+                self.count("server cut off");
+                self.servers[server].cut_off_until = until;
+            }
+            Fault::Fill(server) => self.servers[server].full_until = until,
+            Fault::Slow(server) => self.servers[server].slow_until = until,
+            Fault::Snapshot(server) => {
+                self.servers[server].snapshot = self.servers[server].contents.clone();
+            }
+            Fault::Kill(server) => self.kill(server),
+            Fault::Restart => self.restart(),
+        }
+    }
+
+    /// Ends a server, which starts again with its data, with earlier data or without any. The
+    /// driver notices it before that.
+    fn kill(&mut self, index: usize) {
+        self.count("server killed");
+        let may_lose = self.may_lose(index);
+        let kind = self.draw(3);
+        let down = ms(2) + self.draw_time(ms(50));
+        let server = &mut self.servers[index];
+        server.sever();
+        server.down_until = self.now + down;
+        if may_lose && kind < 2 {
+            server.contents = if kind == 0 { Contents::default() } else { server.snapshot.clone() };
+        }
+        let connection = server.opened;
+        if may_lose && kind < 2 {
+            self.count(if kind == 0 { "server lost its data" } else { "server went back to earlier data" });
+        }
+        let noticed = self.draw_time(down);
+        self.plan(noticed, Event::Notice { server: index, connection });
+    }
+
+    /// True if another duplicate of the server's partition is read and has every change.
+    fn may_lose(&self, index: usize) -> bool {
+        let logs = self.machine.logs().expect("it has logs");
+        let of = logs.duplicates[index].partition;
+        let others = logs.duplicates.iter().filter(|one| one.partition == of && one.replica.index() != index);
+        let is_complete = |server: usize| !self.servers[server].is_down(self.now);
+        let mut complete = others.filter(|one| one.state == DuplicateState::Current && one.lag == 0);
+        complete.any(|one| is_complete(one.replica.index()))
+    }
+
+    /// Ends the process, and starts the next one. Some of what it has sent is lost. The next one goes
+    /// by the markers, so that this one does not end before they record what was acknowledged.
+    fn restart(&mut self) {
+        if !self.are_acknowledged_recorded() {
+            return self.plan(Duration::from_micros(100), Event::Fail(Fault::Restart));
+        }
+        self.count("process started again");
+        for index in 0..self.servers.len() {
+            self.servers[index].give_up_connection();
+            for at in 0..self.servers[index].connections.len() {
+                let length = self.servers[index].connections[at].commands.len() as u64;
+                let arrive = if self.once_in(2) { self.draw(length + 1) } else { length };
+                self.servers[index].connections[at].commands.truncate(arrive as usize);
+            }
+        }
+        self.abandon_clients();
+        self.calls.clear();
+        self.start();
+    }
+
+    /// True if some marker in each partition says that all acknowledged writes are applied.
+    fn are_acknowledged_recorded(&self) -> bool {
+        let of_partition = self.servers.chunks(self.duplicates.duplicates);
+        of_partition.enumerate().all(|(partition, servers)| {
+            let of_epoch = servers.iter().filter_map(|server| server.contents.marker);
+            let of_epoch = of_epoch.filter(|marker| marker.epoch == self.duplicates.epoch);
+            let recorded = of_epoch.map(|marker| marker.applied).max().unwrap_or(0);
+            let later = self.numbers.range((partition, recorded + 1)..(partition + 1, 0));
+            !later.into_iter().any(|(_, write)| self.history.is_acknowledged(*write))
+        })
+    }
+
+    /// Ends all faults.
+    pub(crate) fn heal(&mut self) {
+        self.faulty = false;
+        for index in 0..self.servers.len() {
+            let (now, server) = (self.now, &mut self.servers[index]);
+            for until in [
+                &mut server.paused_until,
+                &mut server.cut_off_until,
+                &mut server.full_until,
+                &mut server.slow_until,
+            ] {
+                *until = now.min(*until);
+            }
+        }
+    }
+}
