@@ -189,9 +189,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
     }
 
-    /// Has an entry sent to no duplicate any more, since the only one that could be read has refused
-    /// it. The others have to be copied from that one if they may differ from it: it does not have
-    /// the entry if it has refused it whenever it was sent, and may have it otherwise.
+    /// Has an entry sent to no duplicate any more, since the only one that could be read has
+    /// refused it. The others have to be copied from that one if they may differ from it: it does
+    /// not have the entry if it has refused it whenever it was sent, and may have it otherwise.
     fn void(&mut self, number: u64, refused_by: usize) {
         if let Some(kept) = self.entries.get_mut(number) {
             kept.is_void = true;

@@ -15,7 +15,7 @@ use crate::world::World;
 pub(crate) struct Client {
     /// The session; none if the client carries none.
     session: Option<Session>,
-    /// What its reads have to reflect.
+    /// The writes that its reads have to reflect.
     sees: View,
     /// Number of keys that it waits for.
     waits: usize,

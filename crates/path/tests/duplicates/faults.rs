@@ -109,8 +109,8 @@ impl World {
         complete.any(|one| is_complete(one.replica.index()))
     }
 
-    /// Ends the process, and starts the next one. Some of what it has sent is lost. The next one goes
-    /// by the markers, so that this one does not end before they record what was acknowledged.
+    /// Ends the process, and starts the next one. Some of what it has sent is lost. The next one
+    /// goes by the markers, so that this one does not end before they record what was acknowledged.
     fn restart(&mut self) {
         if !self.are_acknowledged_recorded() {
             return self.plan(Duration::from_micros(100), Event::Fail(Fault::Restart));

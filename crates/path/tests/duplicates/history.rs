@@ -7,7 +7,7 @@ use crate::events::{KEYS, View};
 /// A write.
 struct Written {
     key: usize,
-    /// Its place among the writes of the key.
+    /// The place among the writes of the key.
     place: u64,
     is_put: bool,
     /// Everything that precedes the write, and the write itself.

@@ -9,7 +9,7 @@ use crate::events::{Event, Key, TIMEOUT, ms};
 use crate::tasks::{Step, Task};
 use crate::world::World;
 
-/// What a server has.
+/// The contents of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     /// The last write of each key, by its number.

@@ -11,7 +11,7 @@ use crate::world::World;
 /// A step of a log at a duplicate.
 pub(crate) type Step = DuplicateStep<Key, Version>;
 
-/// What the driver waits for at a server.
+/// The task whose end the driver waits for at a server.
 #[derive(Debug)]
 pub(crate) enum Task {
     None,
