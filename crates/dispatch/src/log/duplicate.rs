@@ -12,11 +12,11 @@ use thiserror::Error;
 pub struct Marker {
     /// The number of the process whose log wrote the record; later ones are greater.
     pub epoch: u64,
+    /// All entries up to this one are applied.
+    pub applied: u64,
     /// Number of the last entry that was sent when the record was written, or after it, if there
     /// were any.
     pub sent: u64,
-    /// All entries up to this one are applied.
-    pub applied: u64,
 }
 
 /// Writes the marker as three decimal numbers with blanks between them.
@@ -140,6 +140,11 @@ impl Duplicate {
             refused: Vec::new(),
             differs: false,
         }
+    }
+
+    /// Returns the number up to which its marker says that all entries are applied.
+    pub(super) fn recorded(&self) -> u64 {
+        self.marker.map_or(0, |marker| marker.applied)
     }
 
     /// Returns true if the duplicate may have applied an entry, for all that is known.

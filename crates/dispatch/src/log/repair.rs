@@ -51,8 +51,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
         self.is_open = true;
         let of_present = self.duplicates.iter().enumerate().filter(|(_, one)| known(one.state));
-        let has = |marker: Marker| (marker.epoch, marker.applied, marker.sent);
-        let furthest = of_present.max_by_key(|(index, one)| (one.marker.map(has), Reverse(*index)));
+        let furthest = of_present.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
         let (source, marker) = furthest.map_or((0, None), |(index, one)| (index, one.marker));
         let last = marker.map_or(0, |marker| marker.sent);
         self.base = (last, marker.map(|marker| Marker { applied: last, ..marker }));

@@ -6,7 +6,7 @@ use sherwood_model::Instant;
 
 use crate::Acknowledge;
 
-use super::duplicate::{DuplicateState, Marker};
+use super::duplicate::{Duplicate, DuplicateState, Marker};
 use super::{BATCH_ENTRIES_MAX, Log, LogAction, LogEntry};
 
 impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
@@ -56,10 +56,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let Some(furthest) = current().map(|one| one.applied).max() else { return };
         let until = match self.options.acknowledge {
             Acknowledge::First => furthest,
-            Acknowledge::Majority => {
-                self.applied_by(Acknowledge::Majority.needed(self.duplicates.len())).min(furthest)
-            }
-            Acknowledge::All => self.applied_where_read().unwrap_or(0),
+            Acknowledge::Majority => self.recorded_by_majority().max(self.applied_everywhere()).min(furthest),
+            Acknowledge::All => self.recorded_where_read().max(self.applied_everywhere()),
         };
         for number in self.acknowledged + 1..=until {
             if !self.entries.get(number).is_some_and(|kept| kept.is_void) {
@@ -69,12 +67,29 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.acknowledged = self.acknowledged.max(until);
     }
 
-    /// Returns the number up to which this many duplicates have applied all entries.
-    fn applied_by(&self, count: usize) -> u64 {
+    /// Returns the number up to which all duplicates have applied all entries; 0 while one is
+    /// absent. Whichever a next process goes on from has these.
+    fn applied_everywhere(&self) -> u64 {
+        if !self.duplicates.iter().all(|one| one.state.is_written()) {
+            return 0;
+        }
+        self.duplicates.iter().map(|one| one.applied).min().unwrap_or(0)
+    }
+
+    /// Returns the number up to which the markers of more than half of the duplicates say that all
+    /// entries are applied. A next process goes on from one whose marker says so.
+    fn recorded_by_majority(&self) -> u64 {
         let written = self.duplicates.iter().filter(|one| one.state.is_written());
-        let mut applied: Vec<u64> = written.map(|one| one.applied).collect();
-        applied.sort_unstable_by(|a, b| b.cmp(a));
-        applied.get(count - 1).copied().unwrap_or(0)
+        let mut recorded: Vec<u64> = written.map(Duplicate::recorded).collect();
+        recorded.sort_unstable_by(|a, b| b.cmp(a));
+        recorded.get(Acknowledge::Majority.needed(self.duplicates.len()) - 1).copied().unwrap_or(0)
+    }
+
+    /// Returns the number up to which the markers of all duplicates that are read, or join them,
+    /// say that all entries are applied.
+    fn recorded_where_read(&self) -> u64 {
+        let held_back = self.duplicates.iter().filter(|one| one.state.holds_back());
+        held_back.map(Duplicate::recorded).min().unwrap_or(0)
     }
 
     /// Returns the number up to which all duplicates that are read, or join them, have applied all
@@ -101,9 +116,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Returns the number up to which entries may be dropped: they are acknowledged, and every
     /// duplicate that is read, or joins those, has a marker that says that they are applied.
     pub(super) fn droppable(&self) -> u64 {
-        let held_back = self.duplicates.iter().filter(|one| one.state.holds_back());
-        let marked = held_back.map(|one| one.marker.map_or(0, |marker| marker.applied));
-        marked.min().unwrap_or(0).min(self.acknowledged)
+        self.recorded_where_read().min(self.acknowledged)
     }
 
     /// Returns the time from which a duplicate is too far behind to be read; none if it has all.
