@@ -115,6 +115,18 @@ pub enum LogRefused {
         "the duplicates of the partition have not been reached since the start; nothing was sent, write again later"
     )]
     NotOpen,
+    /// Fewer duplicates are reached than have to acknowledge a change.
+    #[error(
+        "{reached} of the {duplicates} duplicates of the partition are reached, and {needed} have to acknowledge a write; nothing was sent, write again later"
+    )]
+    TooFew {
+        /// Number of duplicates that are written to.
+        reached: usize,
+        /// Number of all duplicates.
+        duplicates: usize,
+        /// Number of duplicates that have to acknowledge a change, at least.
+        needed: usize,
+    },
     /// The log has no room, since the duplicates that are read have not applied its entries.
     #[error(
         "the log of the partition is full, with {entries} entries of {bytes} bytes; nothing was sent, write again later"
@@ -230,6 +242,12 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     pub fn check(&mut self, bytes: u64) -> Result<(), LogRefused> {
         if !self.is_open {
             return Err(LogRefused::NotOpen);
+        }
+        let (duplicates, needed) = (self.duplicates.len(), self.needed_at_least());
+        let reached = self.duplicates.iter().filter(|one| one.state.is_written()).count();
+        if reached < needed {
+            self.counts.refused += 1;
+            return Err(LogRefused::TooFew { reached, duplicates, needed });
         }
         if !self.entries.fits(bytes, self.droppable()) {
             self.counts.refused += 1;

@@ -67,6 +67,14 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.acknowledged = self.acknowledged.max(until);
     }
 
+    /// Returns the least number of duplicates that have to apply an entry before it is acknowledged.
+    pub(super) fn needed_at_least(&self) -> usize {
+        match self.options.acknowledge {
+            Acknowledge::Majority => Acknowledge::Majority.needed(self.duplicates.len()),
+            Acknowledge::First | Acknowledge::All => 1,
+        }
+    }
+
     /// Returns the number up to which all duplicates have applied all entries; 0 while one is
     /// absent. Whichever a next process goes on from has these.
     fn applied_everywhere(&self) -> u64 {
@@ -82,7 +90,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let written = self.duplicates.iter().filter(|one| one.state.is_written());
         let mut recorded: Vec<u64> = written.map(Duplicate::recorded).collect();
         recorded.sort_unstable_by(|a, b| b.cmp(a));
-        recorded.get(Acknowledge::Majority.needed(self.duplicates.len()) - 1).copied().unwrap_or(0)
+        recorded.get(self.needed_at_least() - 1).copied().unwrap_or(0)
     }
 
     /// Returns the number up to which the markers of all duplicates that are read, or join them,

@@ -141,6 +141,24 @@ fn log_without_room_refuses_entries_while_a_duplicate_that_is_read_lacks_them() 
 }
 
 #[test]
+fn change_is_refused_at_once_while_too_few_duplicates_are_reached_to_acknowledge_it() {
+    for (acknowledge, first_missing) in [(Acknowledge::Majority, 2), (Acknowledge::All, 3)] {
+        let options = LogOptions { duplicates: 3, acknowledge, ..OPTIONS };
+        let (mut log, now) = opened(options, &[None, None, None]);
+        complete(&mut log, now);
+        for lost in 0..first_missing {
+            assert!(log.append(now, "a", 1, 1).is_ok(), "{acknowledge:?}: {lost} are lost");
+            complete(&mut log, now);
+            log.handle_broken(now, lost);
+            actions(&mut log);
+        }
+        let (reached, needed) = (3 - first_missing, if acknowledge == Acknowledge::Majority { 2 } else { 1 });
+        let refused = LogRefused::TooFew { reached, duplicates: 3, needed };
+        assert_eq!(log.append(now, "a", 1, 1), Err(refused));
+    }
+}
+
+#[test]
 fn change_that_every_duplicate_refuses_takes_no_effect() {
     let (mut log, now) = opened(OPTIONS, &[None, None]);
     complete(&mut log, now);
