@@ -39,8 +39,8 @@ use crate::slab::{Id, Slab};
 use crate::tier_meter::TierMeter;
 use crate::tier_queue::TierQueue;
 use crate::{
-    Action, AttemptId, Bound, Counters, FailureKind, FetchError, Holders, Options, OptionsError,
-    ProbeOptions, Reply, RetryOptions, Stats, Waiters,
+    Action, AttemptId, Bound, CopiesChoice, Counters, FailureKind, FetchError, Holders, Options,
+    OptionsError, ProbeOptions, Reply, RetryOptions, Stats, Waiters,
 };
 use sherwood_model::Percent;
 
@@ -438,6 +438,17 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     pub fn set_copies(&mut self, factor: u8) {
         let most = self.replicas.len().min(ATTEMPTS_MAX) as u8;
         self.replication.set_factor(factor.clamp(1, most));
+    }
+
+    /// Replaces the rule for the number of attempts of further fetches. A rule that learns begins
+    /// anew. The place of copies in the queues stays as set up.
+    ///
+    /// # Errors
+    /// If the backend cannot have so many attempts, or not by that rule.
+    pub fn replace_copies(&mut self, copies: CopiesChoice) -> Result<(), OptionsError> {
+        Options { copies, ..self.options }.validate_for(self.replicas.len())?;
+        self.replication = copies.into();
+        Ok(())
     }
 
     /// Returns the calls since `since`, the start of a measuring window; none if nothing is

@@ -20,8 +20,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use sherwood_cache::Access;
 use sherwood_dispatch::{
-    AttemptId, CallOrigin, Dispatch, Figures, Holders, NewDelivery, OptionsError, ProbeOptions, Reply,
-    RetryOptions, Stats,
+    AttemptId, CallOrigin, CopiesChoice, Dispatch, Figures, Holders, NewDelivery, OptionsError, ProbeOptions,
+    Reply, RetryOptions, Stats,
 };
 use sherwood_model::{
     BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState, TierWindow,
@@ -412,6 +412,14 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         if let Some(copies) = plan.copies {
             self.dispatch.set_copies(copies.factor);
         }
+    }
+
+    /// Replaces the rule for the number of attempts of a fetch; see [`Dispatch::replace_copies`].
+    ///
+    /// # Errors
+    /// If the backend cannot have so many attempts, or not by that rule.
+    pub fn replace_copies(&mut self, copies: CopiesChoice) -> Result<(), OptionsError> {
+        self.dispatch.replace_copies(copies)
     }
 
     /// Returns the calls of a measuring window; see [`Dispatch::tier_window`].

@@ -72,6 +72,17 @@ fn factor_beyond_the_replicas_or_eight_is_refused() {
 }
 
 #[test]
+fn replaced_rule_acts_on_the_next_fetch_if_the_replicas_suffice() {
+    let mut machine = machine_with(3, CopiesChoice::One, 0);
+    assert_eq!(calls(&fetch(&mut machine, 0, &[("a", 1)])).len(), 1);
+    let refused = machine.replace_copies(CopiesChoice::Fixed { factor: 4 });
+    assert_eq!(refused, Err(OptionsError::Factor { factor: 4, most: 3 }));
+    assert_eq!(machine.replace_copies(CopiesChoice::Fixed { factor: 2 }), Ok(()));
+    assert_eq!(calls(&fetch(&mut machine, 0, &[("b", 2)])).len(), 2, "two replicas are idle");
+    assert_eq!(machine.stats().factor, 2);
+}
+
+#[test]
 fn changed_factor_acts_on_the_next_fetch_within_the_number_of_replicas() {
     let mut machine = machine_with(3, CopiesChoice::Fixed { factor: 1 }, 0);
     for (factor, expected) in [(1, 1), (3, 2), (9, 0)] {
