@@ -36,6 +36,7 @@ pub mod replication;
 mod request_log;
 mod share;
 pub mod slo;
+pub mod stores;
 mod tax;
 pub mod tenants;
 mod two_levels;

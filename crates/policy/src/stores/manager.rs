@@ -1,0 +1,238 @@
+//! The manager: from rates and service times to a plan.
+
+use super::layout::{is_same_layout, moved_ratio};
+use super::options::{ManagerAim, ManagerOptions};
+use super::words;
+use crate::slo::{PlanFigures, ServiceTimes, StorePlan, cheapest, plans, predict};
+
+/// Manager of the layout of a replicated store, and of the way in which its duplicates are asked.
+///
+/// The driver calls [`decide`](Self::decide) when the rate has changed, puts the plan in force, and
+/// reports the level that it measures at that rate with [`handle_measured`](Self::handle_measured).
+/// The manager reads no clock and makes no change itself.
+///
+/// ```
+/// use sherwood_policy::slo::{Composition, Costs, ServiceTimes, StorePlan};
+/// use sherwood_policy::stores::{Manager, ManagerAim, ManagerOptions};
+///
+/// let times = ServiceTimes::new(vec![(1.0, 0.0), (3.0, 0.99), (100.0, 0.99), (300.0, 1.0)])?;
+/// let options = ManagerOptions {
+///     nodes: 8,
+///     accesses: 1,
+///     composition: Composition::Parallel,
+///     bound_ms: 15.0,
+///     level: 0.999,
+///     aim: ManagerAim::BestLevel,
+///     costs: Costs { node: 1.0, idle: 1.0 },
+///     gain_min: ManagerOptions::GAIN_MIN,
+///     move_cost: ManagerOptions::MOVE_COST,
+///     error_max: ManagerOptions::ERROR_MAX,
+///     dry_run: false,
+/// };
+/// let mut manager = Manager::new(options, StorePlan::all_asked(8, 1));
+/// let decision = manager.decide(&times, 20.0, None);
+/// assert!(decision.is_change && decision.plan.duplicates > 1, "{}", decision.reason);
+/// # Ok::<(), sherwood_policy::slo::CdfError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Manager {
+    options: ManagerOptions,
+    plan: StorePlan,
+    /// Predicted level of the plan in force at the latest rate; none before the first decision.
+    predicted: Option<f64>,
+    /// True if the effect of the latest change was not measured yet.
+    is_unmeasured: bool,
+    /// The latest measured level and its prediction, if they differ too much.
+    off: Option<(f64, f64)>,
+}
+
+/// A decision of the [`Manager`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreDecision {
+    /// The plan in force from now on.
+    pub plan: StorePlan,
+    /// True if it differs from the plan before.
+    pub is_change: bool,
+    /// The predicted level of the plan at the present rate.
+    pub predicted: f64,
+    /// The reason, a sentence with the expected effect.
+    pub reason: String,
+}
+
+/// A plan with its figures and its score, of which the highest is best.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    plan: StorePlan,
+    figures: PlanFigures,
+    score: f64,
+}
+
+impl Manager {
+    /// Creates the manager of a store in this layout.
+    #[must_use]
+    pub fn new(options: ManagerOptions, plan: StorePlan) -> Self {
+        Self { options, plan, predicted: None, is_unmeasured: false, off: None }
+    }
+
+    /// The plan in force.
+    #[must_use]
+    pub fn plan(&self) -> &StorePlan {
+        &self.plan
+    }
+
+    /// True while predicted and measured level differ too much for a change.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.off.is_some()
+    }
+
+    /// Decides on the plan for the present rate, in accesses a second. `forecast` is the rate that
+    /// follows for about as long, such as that of the night: a layout is better if it suits both,
+    /// since data moves less often. With [`ManagerAim::Cheapest`] it has no effect. Takes some
+    /// 50 ms.
+    pub fn decide(
+        &mut self,
+        times: &ServiceTimes,
+        rate_per_s: f64,
+        forecast_per_s: Option<f64>,
+    ) -> StoreDecision {
+        let candidates = self.candidates(times, rate_per_s, forecast_per_s);
+        let present = self.present(times, rate_per_s, forecast_per_s, &candidates);
+        self.predicted = Some(present.figures.service_level);
+        if let Some((measured, predicted)) = self.off {
+            let [measured, predicted] = [measured, predicted].map(words::percent);
+            let reason = format!("the model is off: measured {measured}, predicted {predicted}");
+            return self.kept(&present, &reason);
+        }
+        let chosen = self.best(&candidates).filter(|best| best.score > present.score + self.options.gain_min);
+        let Some(chosen) = chosen else {
+            return self.kept(&present, "no other plan gains enough");
+        };
+        self.change(&present, &chosen, rate_per_s)
+    }
+
+    /// Notes the share of requests that ended within the bound since the latest decision. Returns a
+    /// sentence if that is the effect of a change, or if changes end or begin to be held back.
+    pub fn handle_measured(&mut self, level: f64) -> Option<String> {
+        let predicted = self.predicted?;
+        let was_frozen = self.is_frozen();
+        let is_off = (level - predicted).abs() > self.options.error_max;
+        self.off = is_off.then_some((level, predicted));
+        let is_news = std::mem::take(&mut self.is_unmeasured) || is_off != was_frozen;
+        let so = match (was_frozen, is_off) {
+            (_, true) => "; the plan stays while they differ by so much",
+            (true, false) => "; plans may change again",
+            (false, false) => "",
+        };
+        is_news.then(|| {
+            let plan = words::plan(&self.plan);
+            let [level, predicted] = [level, predicted].map(words::percent);
+            format!("{plan}: measured {level}, predicted {predicted}{so}")
+        })
+    }
+
+    /// Returns the plans that the nodes allow, with their scores.
+    fn candidates(
+        &self,
+        times: &ServiceTimes,
+        rate_per_s: f64,
+        forecast_per_s: Option<f64>,
+    ) -> Vec<Candidate> {
+        let ManagerOptions { level, nodes, costs, aim, .. } = self.options;
+        let of_rate = |rate_per_s: f64| {
+            let objective = self.options.objective(rate_per_s);
+            let all = plans(times, &objective, level, nodes, &costs).into_iter();
+            let fewest = (aim == ManagerAim::Cheapest).then(|| cheapest(times, &objective, level, &costs));
+            let fewest = fewest.into_iter().flatten().filter(|priced| priced.nodes <= nodes);
+            all.chain(fewest).map(|priced| (priced.plan, priced.figures)).collect::<Vec<_>>()
+        };
+        let later = forecast_per_s.filter(|_| aim == ManagerAim::BestLevel).map(of_rate).unwrap_or_default();
+        let candidate = |(plan, figures): (StorePlan, PlanFigures)| {
+            let same = later.iter().filter(|(other, _)| is_same_layout(other, &plan));
+            let later = same.map(|(_, figures)| figures.service_level).max_by(f64::total_cmp);
+            self.candidate(plan, figures, later)
+        };
+        of_rate(rate_per_s).into_iter().map(candidate).collect()
+    }
+
+    /// Returns the plan in force as a candidate.
+    fn present(
+        &self,
+        times: &ServiceTimes,
+        rate_per_s: f64,
+        forecast_per_s: Option<f64>,
+        candidates: &[Candidate],
+    ) -> Candidate {
+        if let Some(known) = candidates.iter().find(|candidate| candidate.plan == self.plan) {
+            return *known;
+        }
+        let level = |rate_per_s| predict(times, &self.options.objective(rate_per_s), &self.plan);
+        let later = forecast_per_s.map(|rate_per_s| level(rate_per_s).service_level);
+        self.candidate(self.plan, level(rate_per_s), later)
+    }
+
+    /// Returns a plan with its score, from its level at the present rate and the level that its
+    /// layout may have at the forecast one.
+    fn candidate(&self, plan: StorePlan, figures: PlanFigures, later: Option<f64>) -> Candidate {
+        let ManagerOptions { aim, level, nodes, costs, move_cost, .. } = self.options;
+        let worth = match aim {
+            ManagerAim::BestLevel => {
+                later.map_or(figures.service_level, |later| (figures.service_level + later) / 2.0)
+            }
+            // A plan that meets the SLO is better than any that does not.
+            ManagerAim::Cheapest if figures.service_level < level => figures.service_level - 1.0,
+            ManagerAim::Cheapest => {
+                let idle = f64::from(nodes.saturating_sub(plan.nodes()));
+                let cost = f64::from(plan.nodes()) * costs.node + idle * costs.idle;
+                1.0 - cost / (f64::from(nodes) * costs.node).max(f64::MIN_POSITIVE)
+            }
+        };
+        Candidate { plan, figures, score: worth - move_cost * moved_ratio(&self.plan, &plan) }
+    }
+
+    /// Returns the best candidate: of those that are nearly as good as the one with the highest
+    /// score, the one with the least extra load.
+    fn best(&self, candidates: &[Candidate]) -> Option<Candidate> {
+        let highest = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
+        let near = candidates.iter().filter(|candidate| candidate.score >= highest - self.options.gain_min);
+        near.min_by(|a, b| {
+            let load = a.figures.extra_load_ratio.total_cmp(&b.figures.extra_load_ratio);
+            load.then(b.score.total_cmp(&a.score))
+        })
+        .copied()
+    }
+
+    fn kept(&self, present: &Candidate, reason: &str) -> StoreDecision {
+        let predicted = present.figures.service_level;
+        let (plan, level) = (words::plan(&self.plan), words::percent(predicted));
+        let reason = format!("{plan} stay, {level} expected: {reason}");
+        StoreDecision { plan: self.plan, is_change: false, predicted, reason }
+    }
+
+    /// Changes the plan, unless changes are only said.
+    fn change(&mut self, present: &Candidate, chosen: &Candidate, rate_per_s: f64) -> StoreDecision {
+        let ManagerOptions { dry_run, bound_ms, .. } = self.options;
+        let [before, after] = [present, chosen].map(|candidate| candidate.figures.service_level);
+        let moved = moved_ratio(&self.plan, &chosen.plan);
+        let mut reason = format!(
+            "{} → {}: at {rate_per_s:.0} accesses a second {} of the requests are expected within {bound_ms} ms in \
+             place of {}",
+            words::plan(&self.plan),
+            words::plan(&chosen.plan),
+            words::percent(after),
+            words::percent(before),
+        );
+        if moved > 0.0 {
+            reason += &format!("; {:.0}% of the data move", moved * 100.0);
+        }
+        if dry_run {
+            reason += "; not made, since this is a dry run";
+            return StoreDecision { plan: self.plan, is_change: false, predicted: before, reason };
+        }
+        (self.plan, self.predicted, self.is_unmeasured) = (chosen.plan, Some(after), true);
+        StoreDecision { plan: self.plan, is_change: true, predicted: after, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests;

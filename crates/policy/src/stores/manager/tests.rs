@@ -1,0 +1,121 @@
+use super::*;
+use crate::slo::{Composition, Costs};
+
+/// Service times of 1 to 3 ms, with a stall in one of a hundred accesses.
+fn times() -> ServiceTimes {
+    ServiceTimes::new(vec![(1.0, 0.0), (3.0, 0.99), (100.0, 0.99), (300.0, 1.0)]).unwrap()
+}
+
+const OPTIONS: ManagerOptions = ManagerOptions {
+    nodes: 8,
+    accesses: 1,
+    composition: Composition::Parallel,
+    bound_ms: 15.0,
+    level: 0.99,
+    aim: ManagerAim::BestLevel,
+    costs: Costs { node: 1.0, idle: 0.0 },
+    gain_min: ManagerOptions::GAIN_MIN,
+    move_cost: ManagerOptions::MOVE_COST,
+    error_max: ManagerOptions::ERROR_MAX,
+    dry_run: false,
+};
+
+/// Accesses a second at which eight nodes are hardly busy, and at which they are half busy.
+const LIGHT: f64 = 20.0;
+const HEAVY: f64 = 800.0;
+
+fn divided() -> StorePlan {
+    StorePlan::all_asked(8, 1)
+}
+
+#[test]
+fn plan_changes_for_a_gain_that_the_sentence_names() {
+    let mut manager = Manager::new(OPTIONS, divided());
+    let decision = manager.decide(&times(), LIGHT, None);
+    assert!(decision.is_change && decision.plan.duplicates > 1, "{decision:?}");
+    let reason = &decision.reason;
+    assert!(reason.starts_with("8 partitions of 1 node → "), "{reason}");
+    assert!(reason.contains("at 20 accesses a second 99."), "{reason}");
+    assert!(reason.contains("expected within 15 ms in place of 98."), "{reason}");
+    assert!(reason.contains("of the data move"), "{reason}");
+    assert_eq!(manager.plan(), &decision.plan);
+}
+
+#[test]
+fn plan_stays_while_the_gain_is_small() {
+    let mut manager = Manager::new(OPTIONS, divided());
+    let plan = manager.decide(&times(), LIGHT, None).plan;
+    let again = manager.decide(&times(), LIGHT * 1.1, None);
+    assert_eq!((again.is_change, again.plan), (false, plan));
+    assert!(again.reason.contains("stay"), "{}", again.reason);
+    let mut reluctant = Manager::new(ManagerOptions { gain_min: 0.5, ..OPTIONS }, divided());
+    assert!(!reluctant.decide(&times(), LIGHT, None).is_change);
+}
+
+#[test]
+fn data_that_cost_more_than_their_move_gains_stay() {
+    let four = StorePlan::all_asked(4, 2);
+    let mut manager = Manager::new(ManagerOptions { move_cost: 10.0, ..OPTIONS }, four);
+    let by_day = manager.decide(&times(), HEAVY, None);
+    assert!(by_day.is_change && by_day.plan.asked == 1, "{by_day:?}");
+    assert!(is_same_layout(&by_day.plan, &four) || moved_ratio(&four, &by_day.plan) == 0.0, "{by_day:?}");
+}
+
+#[test]
+fn gain_at_the_forecast_rate_counts_as_much_as_the_present_one() {
+    let decide = |forecast| {
+        let options = ManagerOptions { gain_min: 0.02, ..OPTIONS };
+        Manager::new(options, divided()).decide(&times(), LIGHT, forecast)
+    };
+    assert!(!decide(None).is_change, "duplicates gain one point");
+    assert!(!decide(Some(LIGHT)).is_change);
+    assert!(decide(Some(HEAVY)).is_change, "a node that stalls holds up many accesses");
+}
+
+#[test]
+fn measured_effect_of_a_change_is_said_once() {
+    let mut manager = Manager::new(OPTIONS, divided());
+    assert_eq!(manager.handle_measured(0.5), None, "nothing was predicted");
+    let predicted = manager.decide(&times(), LIGHT, None).predicted;
+    let effect = manager.handle_measured(predicted - 0.001).expect("the effect of the change");
+    assert!(effect.contains("measured 99.") && effect.contains("predicted 99."), "{effect}");
+    assert_eq!(manager.handle_measured(predicted), None);
+}
+
+#[test]
+fn nothing_changes_while_predicted_and_measured_level_differ() {
+    let options = ManagerOptions { gain_min: 0.02, ..OPTIONS };
+    let mut manager = Manager::new(options, StorePlan::all_asked(4, 2));
+    let first = manager.decide(&times(), LIGHT, None);
+    assert!(!first.is_change, "{first:?}");
+    let off = manager.handle_measured(first.predicted - 0.03).expect("changes are held back");
+    assert!(manager.is_frozen() && off.contains("the plan stays"), "{off}");
+    let kept = manager.decide(&times(), HEAVY, None);
+    assert!(!kept.is_change && kept.reason.contains("the model is off: measured 9"), "{kept:?}");
+    assert!(!manager.decide(&times(), HEAVY, None).is_change, "nothing was measured since");
+    // The prediction for the new rate is right.
+    let right = manager.handle_measured(kept.predicted).expect("changes are possible");
+    assert!(!manager.is_frozen() && right.contains("may change again"), "{right}");
+    assert!(manager.decide(&times(), HEAVY, None).is_change);
+}
+
+#[test]
+fn dry_run_says_the_change_and_keeps_the_plan() {
+    let mut manager = Manager::new(ManagerOptions { dry_run: true, ..OPTIONS }, divided());
+    let decision = manager.decide(&times(), LIGHT, None);
+    assert_eq!((decision.is_change, decision.plan), (false, divided()));
+    assert!(decision.reason.contains("→") && decision.reason.ends_with("a dry run"), "{}", decision.reason);
+}
+
+#[test]
+fn cheapest_plan_meets_the_level_with_fewer_nodes() {
+    let options = ManagerOptions { aim: ManagerAim::Cheapest, ..OPTIONS };
+    let mut manager = Manager::new(options, divided());
+    let decision = manager.decide(&times(), LIGHT, None);
+    assert!(decision.is_change && decision.plan.nodes() == 2, "{decision:?}");
+    assert!(decision.predicted >= OPTIONS.level);
+    // No plan reaches a level of one, and the best one is as good as it gets.
+    let mut never = Manager::new(ManagerOptions { level: 1.0, ..options }, divided());
+    let best = Manager::new(OPTIONS, divided()).decide(&times(), HEAVY, None).predicted;
+    assert!((never.decide(&times(), HEAVY, None).predicted - best).abs() < 2.0 * OPTIONS.gain_min);
+}
