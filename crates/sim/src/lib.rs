@@ -18,8 +18,8 @@
 //! are drawn, or those of a [`Trace`] that the caller opens.
 //!
 //! All set-ups (kinds of simulation) share one world, [`Simulation`]: [`World`] simulates
-//! application servers in front of backends; [`microfuge`], [`spare`] and [`tenants`] contain the
-//! others.
+//! application servers in front of backends; [`microfuge`], [`spare`], [`tenants`] and
+//! [`zoolander`] contain the others.
 //!
 //! ```
 //! use sherwood_sim::{Setup, World};
@@ -59,6 +59,7 @@ pub mod tenants;
 mod traffic;
 mod verdict;
 mod world;
+pub mod zoolander;
 
 pub use bus::Bus;
 pub use events::EventQueue;

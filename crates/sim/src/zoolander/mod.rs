@@ -1,0 +1,46 @@
+//! Simulation of Zoolander's diurnal experiment: a replicated store whose load falls at night, so
+//! that nodes are left over, which may be idle, switched off, or used as duplicates.
+//!
+//! Requests make twenty accesses, each after the one before, and violate the SLO if they take more
+//! than 150 ms. Most accesses take some milliseconds; a few stall. A stall delays the accesses
+//! behind it as well, since nodes serve one access at a time, first come, first served. A
+//! [`Policy`] chooses the layout of the store, partitions and their duplicates, and how many
+//! duplicates an access asks.
+//!
+//! The decisions are a node's: the store is a [`sherwood_path::Backend`], which sends accesses to
+//! the duplicates of their keys and makes the copies, and the
+//! [`Manager`](sherwood_policy::stores::Manager) chooses layouts. This module adds the arrivals,
+//! the service times and the bookkeeping.
+//!
+//! # Model
+//! Requests arrive by a Poisson process, whose rate is that of the day and then that of the night.
+//! Accesses are reads of keys that are not in the cache. The service times of an access are drawn
+//! from seed, access and duplicate alone, so that they are common to all policies. A change of the
+//! layout takes effect at once, for accesses that begin after it, and moving the data takes neither
+//! time nor load. The manager knows the distribution of service times and the rates.
+//!
+//! C. Stewart, A. Chakrabarti and R. Griffith, *Zoolander: Efficiently Meeting Very Strict,
+//! Low-Latency SLOs*, ICAC 2013.
+
+#![expect(dead_code, reason = "the world of this scenario follows")]
+
+mod key;
+mod policy;
+mod services;
+mod settings;
+mod setup;
+
+pub use policy::{Policy, policies};
+pub use setup::{Knobs, Setup, SetupError};
+
+/// The scenario's name.
+pub const SCENARIO: &str = "zoolander-diurnal";
+
+/// Number of nodes.
+const NODES: u16 = 144;
+/// Number of accesses of a request.
+const ACCESSES: u8 = 20;
+/// Time within which a request is to end, in milliseconds.
+const BOUND_MS: u16 = 150;
+/// Accesses an hour by day and at night.
+const RATES_PER_HOUR: [f64; 2] = [40e6, 20e6];
