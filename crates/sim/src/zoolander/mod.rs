@@ -19,19 +19,34 @@
 //! layout takes effect at once, for accesses that begin after it, and moving the data takes neither
 //! time nor load. The manager knows the distribution of service times and the rates.
 //!
+//! ```
+//! use sherwood_sim::zoolander::{Setup, World};
+//!
+//! let mut setup = Setup::new("zoolander", 1);
+//! setup.set("seconds", "1+1")?;
+//! let mut world = World::new(&setup)?;
+//! world.advance(world.end())?;
+//! let results = world.results();
+//! assert!(results.complete && results.requests > 600);
+//! assert!((results.extra_load_ratio.night - 1.0).abs() < 0.01, "both duplicates are asked");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! C. Stewart, A. Chakrabarti and R. Griffith, *Zoolander: Efficiently Meeting Very Strict,
 //! Low-Latency SLOs*, ICAC 2013.
 
-#![expect(dead_code, reason = "the world of this scenario follows")]
-
 mod key;
 mod policy;
+mod results;
 mod services;
 mod settings;
 mod setup;
+mod world;
 
 pub use policy::{Policy, policies};
+pub use results::{ByPhase, Results, Sample};
 pub use setup::{Knobs, Setup, SetupError};
+pub use world::{World, Zoolander};
 
 /// The scenario's name.
 pub const SCENARIO: &str = "zoolander-diurnal";

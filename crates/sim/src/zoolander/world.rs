@@ -1,0 +1,194 @@
+//! The set-up (kind of simulation) of Zoolander: requests of a replicated store, whose layout
+//! changes between day and night.
+
+mod build;
+mod layout;
+
+use std::time::Duration;
+
+use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId, RequestId};
+use sherwood_path::{FetchKey, Query, Staleness};
+use sherwood_policy::slo::ServiceTimes;
+use sherwood_policy::stores::Manager;
+use sherwood_workload::{Arrivals, Rng};
+
+use super::ACCESSES;
+use super::key::Key;
+use super::policy::{Policy, Use};
+use super::results::{Recorder, Results, Sample};
+use super::services::Services;
+use super::setup::Setup;
+use crate::world::{Ask, Family, Imbalance, Job, Live, Simulation, Work};
+
+/// A simulated run.
+///
+/// Call [`World::advance`] with increasing times up to [`World::end`], then [`World::results`].
+///
+/// # Memory
+/// Requests in flight, of which there are as many as arrive within the timeout if the nodes are
+/// overloaded, and a sample for each ten seconds.
+pub type World = Simulation<Zoolander>;
+
+/// A store whose load and layout change between day and night.
+pub struct Zoolander {
+    setup: Setup,
+    policy: Policy,
+    services: Services,
+    /// Arrivals of requests by day and at night.
+    arrivals: [Arrivals; 2],
+    arrival_draws: Rng,
+    /// Number of requests that have arrived.
+    requests: u64,
+    /// The phase: 0 by day, 1 at night.
+    phase: usize,
+    /// The use of the nodes, and the time from which it is in force.
+    in_use: (Use, Instant),
+    /// The manager, with the service times that it knows; none if the policy has none.
+    manager: Option<(Manager, ServiceTimes)>,
+    /// Sentences of the manager.
+    decisions: Vec<String>,
+    recorder: Recorder,
+}
+
+/// Events of users and of the day.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A user sends a request.
+    Arrive,
+    /// The day (0) or the night (1) begins.
+    Phase(u8),
+    /// Ten seconds are over.
+    Sample,
+}
+
+/// A request that makes its accesses one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    request: u64,
+    /// Number of accesses that have ended.
+    ended: u8,
+    began: Instant,
+    /// The phase in which it began.
+    phase: usize,
+    is_failed: bool,
+}
+
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// Timeout of accesses, far beyond their latencies.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The only node in front of the store, and the store.
+const NODE: u16 = 0;
+const STORE: BackendId = BackendId(0);
+const PARTITION: PartitionId = PartitionId(0);
+/// Bytes of each answer, which nothing depends on.
+const BYTES: u32 = 1;
+
+impl Family for Zoolander {
+    type Key = Key;
+    type Client = Sender;
+    type Event = Event;
+
+    fn happen(world: &mut World, event: Event) {
+        match event {
+            Event::Arrive => world.send_request(),
+            Event::Phase(phase) => world.begin_phase(phase.into()),
+            Event::Sample => {
+                world.sample();
+                world.schedule(world.now + SAMPLE_EVERY, Event::Sample);
+            }
+        }
+    }
+
+    fn ask(&mut self, _: Instant, sender: &mut Sender) -> Ask<Key> {
+        self.recorder.access(self.phase);
+        let access = sender.request * u64::from(ACCESSES) + u64::from(sender.ended);
+        let query = Query {
+            backend: STORE,
+            partition: PARTITION,
+            keys: vec![Key::new(access, self.in_use.0.layout)],
+            demand: Demand { request: RequestId::new(sender.request + 1), ..Demand::default() },
+            timeout: TIMEOUT,
+            staleness: Staleness::default(),
+            shared: None,
+        };
+        Ask { queries: vec![query], writes: Vec::new() }
+    }
+
+    fn finish(world: &mut World, live: Live<Key, Sender>, _: FinishedRequest) {
+        let answers = live.request.iter().flat_map(|request| request.answers());
+        let is_failed = answers.filter(|(.., answer)| answer.error.is_some()).count() > 0;
+        let Sender { ended, is_failed: was_failed, .. } = live.client;
+        let sender = Sender { ended: ended + 1, is_failed: was_failed || is_failed, ..live.client };
+        if sender.ended < ACCESSES {
+            return world.begin_access(sender);
+        }
+        let latency = world.now - sender.began;
+        world.family.recorder.ended(sender.phase, latency, sender.is_failed);
+    }
+
+    fn calling(world: &mut World, _: u16, _: BackendId, _: ReplicaId, _: u32) {
+        let Zoolander { recorder, phase, .. } = &mut world.family;
+        recorder.call(*phase);
+    }
+
+    fn service_time(&mut self, _: Instant, _: BackendId, job: &Job<Key>) -> Duration {
+        let Work::Call { keys, .. } = &job.work else { return Duration::ZERO };
+        let services = &self.services;
+        let time =
+            |FetchKey { key, .. }: &FetchKey<Key>| services.time(key.access(), key.duplicate(job.replica));
+        keys.iter().map(time).sum()
+    }
+
+    fn read(&mut self, _: BackendId, _: ReplicaId, _: Instant, _: &FetchKey<Key>) -> u32 {
+        BYTES
+    }
+}
+
+impl World {
+    /// Advances the run to `until`.
+    ///
+    /// # Errors
+    /// If counters do not balance, which is a bug.
+    pub fn advance(&mut self, until: Instant) -> Result<(), Imbalance> {
+        self.run(until)
+    }
+
+    /// Samples of the run so far, one for each ten seconds.
+    #[must_use]
+    pub fn samples(&self) -> &[Sample] {
+        self.family.recorder.samples()
+    }
+
+    /// Returns the results of the run so far.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        let Zoolander { recorder, setup, decisions, in_use: (used, since), .. } = &self.family;
+        let mut recorder = recorder.clone();
+        recorder.used(used.layout.nodes(), self.now - *since);
+        recorder.results(setup, decisions, self.now >= self.end)
+    }
+
+    /// Begins the next request.
+    fn send_request(&mut self) {
+        let Zoolander { requests, phase, .. } = &mut self.family;
+        let sender =
+            Sender { request: *requests, ended: 0, began: self.now, phase: *phase, is_failed: false };
+        *requests += 1;
+        self.begin_access(sender);
+        self.schedule_request();
+    }
+
+    fn begin_access(&mut self, sender: Sender) {
+        let request = self.begin(NODE, self.now, sender);
+        self.arrive(request);
+    }
+
+    fn schedule_request(&mut self) {
+        let Zoolander { arrivals, arrival_draws, phase, .. } = &mut self.family;
+        let at = self.now + arrivals[*phase].next_gap(arrival_draws);
+        self.schedule(at, Event::Arrive);
+    }
+}
+
+#[cfg(test)]
+mod tests;
