@@ -66,7 +66,8 @@ const ONERF: [&str; 7] = [
 fn results_of_backend_scenarios_are_unchanged() {
     let list = json(&["list"]);
     let scenarios = names(&list["scenarios"]).into_iter();
-    let is_other = |name: &str| ["microfuge", "spare-", "hare-"].iter().any(|kind| name.starts_with(kind));
+    let is_other =
+        |name: &str| ["microfuge", "spare-", "zoolander-", "hare-"].iter().any(|kind| name.starts_with(kind));
     for scenario in scenarios.filter(|name| !is_other(name)) {
         let mut further: Vec<(&str, &[&str])> = vec![
             ("robinhood", &["--set=resize=100000", "--set=stale=2", "--set=eviction=s3-fifo"]),
@@ -103,6 +104,17 @@ fn results_of_spare_scenarios_are_unchanged() {
     for scenario in ["spare-mediawiki", "spare-solr"] {
         check(scenario, &policies, &["--set=seconds=5+15", "--set=window=10"], &further);
     }
+}
+
+#[test]
+fn results_of_scenario_zoolander_are_unchanged() {
+    let policies = names(&json(&["list"])["zoolander"]["policies"]);
+    let further: [(&str, &[&str]); 3] = [
+        ("sherwood", &["--set=stall=0.001", "--set=seconds=1+3"]),
+        ("zoolander", &["--set=correlation=0.5", "--seed=2"]),
+        ("hedge", &["--set=sigma=1", "--set=stall=0"]),
+    ];
+    check("zoolander-diurnal", &policies, &["--set=seconds=2+2"], &further);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::onerf::report::Limits;
 use super::onerf::subject::{Subject, subjects};
 use super::onerf::{self, hits};
 use super::report::{self, Section};
-use super::{microfuge, spare, sweep, tenants};
+use super::{microfuge, spare, sweep, tenants, zoolander};
 use crate::exit::Failure;
 use crate::out;
 
@@ -30,6 +30,7 @@ use crate::out;
   sherwood sim compare --scenario microfuge --seeds 1,2,3,4,5 --report deadlines.html
   sherwood sim compare --scenario hare-working-set,hare-skew --report tenants.html
   sherwood sim compare --scenario spare-mediawiki,spare-solr --set rate=5,10
+  sherwood sim compare --scenario zoolander-diurnal --set correlation=0,0.3
 
 Runs are kept in the directory of --results as they finish. The same command goes on with those that
 are missing; results of another build or of other settings are made anew. With several seeds,
@@ -74,6 +75,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let comparison = Comparison::of(&applications, &policies, batch, spare::values)?;
         let sections = spare::sections(&comparison);
         return args.show("Replicated calls in two tiers", &comparison, None, &sections);
+    }
+    if zoolander::is_asked_for(scenarios)? {
+        args.refuse_plots("Zoolander")?;
+        let policies = policies.chosen_or(zoolander::policies());
+        let comparison = Comparison::of(&[zoolander::Diurnal], &policies, batch, sweep::listed)?;
+        let sections = zoolander::sections(&comparison);
+        return args.show("A replicated store by day and at night", &comparison, None, &sections);
     }
     if tenants::is_asked_for(scenarios)? {
         args.refuse_plots("tenants")?;

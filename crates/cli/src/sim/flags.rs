@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use sherwood_policy::available_without_options;
-use sherwood_sim::{SettingError, microfuge, spare, tenants};
+use sherwood_sim::{SettingError, microfuge, spare, tenants, zoolander};
 
 use super::inputs::distinct;
 use crate::exit::Failure;
@@ -57,8 +57,8 @@ impl BatchFlags {
 /// The policies that a command compares.
 #[derive(Debug, clap::Args)]
 pub(super) struct Policies {
-    /// Policies to compare [default: those of RobinHood's paper; for microfuge, sPARE and tenants,
-    /// all of their own]
+    /// Policies to compare [default: those of RobinHood's paper; for microfuge, sPARE, Zoolander
+    /// and tenants, all of their own]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = known_policy(), hide_possible_values = true)]
     policies: Vec<String>,
 }
@@ -75,13 +75,14 @@ impl Policies {
 }
 
 /// Returns the parser of a policy's name, which may be one of scenario `microfuge`, of those of
-/// sPARE, or one between tenants.
+/// sPARE or Zoolander, or one between tenants.
 pub(super) fn known_policy() -> clap::builder::PossibleValuesParser {
     let within = available_without_options().iter().copied();
     let deadlines = microfuge::policies().iter().map(|policy| policy.name);
     let copies = spare::policies().iter().map(|policy| policy.name);
+    let nodes = zoolander::policies().iter().map(|policy| policy.name);
     let between = tenants::policies().iter().map(|policy| policy.name);
-    let all: Vec<&str> = within.chain(deadlines).chain(copies).chain(between).collect();
+    let all: Vec<&str> = within.chain(deadlines).chain(copies).chain(nodes).chain(between).collect();
     // Kinds of scenarios may have policies of the same name.
     clap::builder::PossibleValuesParser::new(distinct(&all))
 }

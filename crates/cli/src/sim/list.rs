@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use sherwood_policy::available_without_options;
-use sherwood_sim::{Knobs, Setting, microfuge, spare, tenants};
+use sherwood_sim::{Knobs, Setting, microfuge, spare, tenants, zoolander};
 use sherwood_workload::onerf::{Model, Profile, Scenario};
 use sherwood_workload::tenants::{Published, SCENARIOS};
 
@@ -31,6 +31,7 @@ struct List {
     settings: Vec<SettingLine>,
     microfuge: OwnLists,
     spare: OwnLists,
+    zoolander: OwnLists,
     tenants: OwnLists,
 }
 
@@ -127,6 +128,13 @@ impl List {
             warmup_min: minutes(default.warm_up),
             measure_min: minutes(default.measure),
         };
+        let default = zoolander::Setup::new("idle", 1);
+        let zoolander_line = ScenarioLine {
+            name: zoolander::SCENARIO.to_owned(),
+            paper: Some("Zoolander's day and night; policies and settings of its own".to_owned()),
+            warmup_min: 0.0,
+            measure_min: minutes(default.duration()),
+        };
         let of_tenants = SCENARIOS.iter().filter_map(|(name, about)| {
             let scenario = Published::new(name)?.scenario();
             Some(ScenarioLine {
@@ -137,6 +145,7 @@ impl List {
             })
         });
         let copies = |policy: &spare::Policy| PolicyLine { name: policy.name, about: policy.about };
+        let nodes = |policy: &zoolander::Policy| PolicyLine { name: policy.name, about: policy.about };
         let between = |policy: &tenants::Policy| PolicyLine { name: policy.name, about: policy.about };
         Self {
             scenarios: model
@@ -145,6 +154,7 @@ impl List {
                 .map(scenario)
                 .chain([microfuge_line])
                 .chain(spare::SCENARIOS.iter().map(of_spare))
+                .chain([zoolander_line])
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),
@@ -157,6 +167,10 @@ impl List {
             spare: OwnLists {
                 policies: spare::policies().iter().map(copies).collect(),
                 settings: spare::Setup::settings().iter().copied().map(setting).collect(),
+            },
+            zoolander: OwnLists {
+                policies: zoolander::policies().iter().map(nodes).collect(),
+                settings: zoolander::Setup::settings().iter().copied().map(setting).collect(),
             },
             tenants: OwnLists {
                 policies: tenants::policies().iter().map(between).collect(),
@@ -193,6 +207,7 @@ impl List {
         let lists = [
             ("microfuge", &self.microfuge),
             ("scenarios of sPARE", &self.spare),
+            ("the scenario of Zoolander", &self.zoolander),
             ("scenarios of tenants", &self.tenants),
         ];
         for (of, lists) in lists {

@@ -24,6 +24,7 @@ mod study;
 mod sweep;
 mod table;
 mod tenants;
+mod zoolander;
 
 use clap::Subcommand;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sherwood_model::Instant;
-use sherwood_sim::{Halt, Imbalance, TraceStop, World, microfuge, spare, tenants};
+use sherwood_sim::{Halt, Imbalance, TraceStop, World, microfuge, spare, tenants, zoolander};
 
 use crate::exit::Failure;
 
@@ -59,6 +59,7 @@ played!(World, Halt, 10, queries);
 played!(microfuge::World, Imbalance, 1, requests);
 played!(spare::World, spare::SetupError, 10, queries);
 played!(tenants::World, Imbalance, 1, requests);
+played!(zoolander::World, Imbalance, 10, queries);
 
 /// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns
 /// false when it was stopped.

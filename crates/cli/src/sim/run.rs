@@ -10,7 +10,7 @@ use super::flags::{Flags, known_policy};
 use super::onerf::subject::Subject;
 use super::play::{self, Played};
 use super::study::{KeptOf, Run, Study};
-use super::{microfuge, progress, spare, tenants};
+use super::{microfuge, progress, spare, tenants, zoolander};
 use crate::exit::Failure;
 use crate::interrupt;
 use crate::out;
@@ -24,6 +24,7 @@ use crate::out;
   sherwood sim run --scenario our-shop.json --policy robinhood
   sherwood sim run --scenario microfuge --policy memcached --set clients=96
   sherwood sim run --scenario spare-mediawiki --policy none --set pattern=1
+  sherwood sim run --scenario zoolander-diurnal --policy sherwood
   sherwood sim run --scenario hare-working-set --policy hare --set keys=16
   sherwood sim run --scenario examples/tenants/two-levels.json --policy hare --set within=robinhood
   sherwood sim run --scenario onerf-spikes --policy robinhood --scale 1 --sample 1/16
@@ -37,7 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME|FILE.json[#NAME]|FILE.toml")]
     scenario: String,
     /// Policy that divides the caches, within a tenant or between tenants; or set-up of cache,
-    /// queues and admission in microfuge, of servers and copies in scenarios of sPARE
+    /// queues and admission in microfuge, of servers and copies in scenarios of sPARE, of nodes in
+    /// that of Zoolander
     #[arg(long, value_name = "NAME", value_parser = known_policy())]
     policy: String,
     /// Seed of every draw
@@ -59,6 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         one(&microfuge::Microfuge, args)
     } else if spare::is_asked_for(scenario)? {
         one(&spare::Application::find(&args.scenario)?, args)
+    } else if zoolander::is_asked_for(scenario)? {
+        one(&zoolander::Diurnal, args)
     } else if tenants::is_asked_for(scenario)? {
         one(&tenants::Subject::find(&args.scenario)?, args)
     } else {

@@ -1,0 +1,129 @@
+//! The scenario of Zoolander and its runs.
+
+use std::fmt::Write;
+
+use sherwood_sim::zoolander::{self, Results, SCENARIO, Sample, Setup, World};
+
+use crate::exit::Failure;
+use crate::sim::comparison;
+use crate::sim::flags::{Flags, SCALES, apply};
+use crate::sim::study::{Outcome, Run, Study};
+
+/// Returns true if this is the scenario of Zoolander.
+///
+/// # Errors
+/// If there are others beside it, since their results cannot be compared.
+pub(in crate::sim) fn is_asked_for(scenarios: &[String]) -> Result<bool, Failure> {
+    let is_one = scenarios.iter().any(|scenario| scenario == SCENARIO);
+    if is_one && scenarios.iter().any(|scenario| scenario != SCENARIO) {
+        return Err(Failure::usage(format!(
+            "--scenario: {SCENARIO} has policies and results of its own; simulate it in a command of its own"
+        )));
+    }
+    Ok(is_one)
+}
+
+/// Returns the names of all policies.
+pub(in crate::sim) fn policies() -> impl Iterator<Item = &'static str> {
+    zoolander::policies().iter().map(|policy| policy.name)
+}
+
+/// The scenario: a replicated store by day and at night.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::sim) struct Diurnal;
+
+/// Runs that differ in their seeds alone.
+pub(super) type Group<'a> = comparison::Group<'a, Results, Vec<Sample>>;
+/// The finished runs of policies.
+pub(super) type Comparison = comparison::Comparison<Results, Vec<Sample>>;
+
+impl Study for Diurnal {
+    type Setup = Setup;
+    type World = World;
+    type Results = Results;
+    type Shared = ();
+    type Observed = Vec<Sample>;
+
+    fn name(&self) -> &str {
+        SCENARIO
+    }
+
+    fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
+        if flags.scale() != SCALES[0].0 {
+            return Err(Failure::usage(format!(
+                "--scale {}: {SCENARIO} has a single size; change its length with --set seconds=DAY+NIGHT",
+                flags.scale()
+            )));
+        }
+        let mut setup = Setup::new(policy, seed);
+        apply(settings, |key, value| setup.set(key, value))?;
+        Ok(setup)
+    }
+
+    fn seconds(setup: &Setup) -> u64 {
+        setup.duration().as_secs()
+    }
+
+    fn world(setup: &Setup) -> Result<World, Failure> {
+        World::new(setup).map_err(Failure::usage)
+    }
+
+    fn shared(_: &[&Run<Self>], _: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn results(world: &World) -> Results {
+        world.results()
+    }
+
+    fn observed(_: &Setup, world: &World) -> Vec<Sample> {
+        world.samples().to_vec()
+    }
+
+    fn headline(results: &Results) -> String {
+        let violations = &results.violations;
+        format!("violated {:.3}% by day, {:.3}% at night", violations.day * 100.0, violations.night * 100.0)
+    }
+
+    fn text(outcome: &Outcome<Results>) -> String {
+        text(&outcome.results)
+    }
+
+    fn series(_: &Setup, world: &World) -> String {
+        csv(world.samples())
+    }
+}
+
+fn text(results: &Results) -> String {
+    let Results { scenario, policy, seed, violations, p99_ms, extra_load_ratio, .. } = results;
+    let mut text =
+        format!("{scenario} under {policy}, seed {seed}\n\n          violated, %   P99 ms  extra load, %\n");
+    for (name, violated, p99_ms, extra) in [
+        ("day", violations.day, p99_ms.day, extra_load_ratio.day),
+        ("night", violations.night, p99_ms.night, extra_load_ratio.night),
+        ("whole", violations.whole, p99_ms.whole, extra_load_ratio.whole),
+    ] {
+        let _ = writeln!(text, "{name:<8} {:>12.3} {p99_ms:>8.1} {:>14.2}", violated * 100.0, extra * 100.0);
+    }
+    let _ = writeln!(
+        text,
+        "\n{} requests; {:.1}% of the violations at night; {:.2} node-hours; {} requests timed out",
+        results.requests,
+        results.night_share * 100.0,
+        results.node_hours,
+        results.errors,
+    );
+    for decision in &results.decisions {
+        let _ = writeln!(text, "{decision}");
+    }
+    text
+}
+
+/// Formats a line for each ten seconds.
+fn csv(samples: &[Sample]) -> String {
+    let mut text = "second,requests,violated,partitions,duplicates,asked\n".to_owned();
+    for Sample { second, requests, violated, partitions, duplicates, asked } in samples {
+        let _ = writeln!(text, "{second},{requests},{violated},{partitions},{duplicates},{asked}");
+    }
+    text
+}
