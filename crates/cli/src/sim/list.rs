@@ -110,6 +110,31 @@ fn of_spare(scenario: &spare::Scenario) -> ScenarioLine {
     }
 }
 
+fn of_zoolander() -> ScenarioLine {
+    ScenarioLine {
+        name: zoolander::SCENARIO.to_owned(),
+        paper: Some("Zoolander's day and night; policies and settings of its own".to_owned()),
+        warmup_min: 0.0,
+        measure_min: minutes(zoolander::Setup::new("idle", 1).duration()),
+    }
+}
+
+impl SettingLine {
+    fn of(setting: Setting) -> Self {
+        Self { key: setting.key, value: setting.value, about: setting.about }
+    }
+}
+
+impl OwnLists {
+    /// Returns the lists of policies, each with its name and description, and of settings.
+    fn of(policies: impl Iterator<Item = (&'static str, &'static str)>, settings: &[Setting]) -> Self {
+        Self {
+            policies: policies.map(|(name, about)| PolicyLine { name, about }).collect(),
+            settings: settings.iter().copied().map(SettingLine::of).collect(),
+        }
+    }
+}
+
 impl List {
     fn of(model: &Model) -> Self {
         let scenario = |(name, scenario): (&String, &Scenario)| ScenarioLine {
@@ -118,22 +143,12 @@ impl List {
             warmup_min: scenario.warmup_min,
             measure_min: scenario.measure_min,
         };
-        let setting =
-            |setting: Setting| SettingLine { key: setting.key, value: setting.value, about: setting.about };
-        let policy = |policy: &microfuge::Policy| PolicyLine { name: policy.name, about: policy.about };
         let default = microfuge::Knobs::default();
         let microfuge_line = ScenarioLine {
             name: microfuge::SCENARIO.to_owned(),
             paper: Some("MicroFuge's section III; policies and settings of its own".to_owned()),
             warmup_min: minutes(default.warm_up),
             measure_min: minutes(default.measure),
-        };
-        let default = zoolander::Setup::new("idle", 1);
-        let zoolander_line = ScenarioLine {
-            name: zoolander::SCENARIO.to_owned(),
-            paper: Some("Zoolander's day and night; policies and settings of its own".to_owned()),
-            warmup_min: 0.0,
-            measure_min: minutes(default.duration()),
         };
         let of_tenants = SCENARIOS.iter().filter_map(|(name, about)| {
             let scenario = Published::new(name)?.scenario();
@@ -144,9 +159,10 @@ impl List {
                 measure_min: minutes(scenario.measure.0),
             })
         });
-        let copies = |policy: &spare::Policy| PolicyLine { name: policy.name, about: policy.about };
-        let nodes = |policy: &zoolander::Policy| PolicyLine { name: policy.name, about: policy.about };
-        let between = |policy: &tenants::Policy| PolicyLine { name: policy.name, about: policy.about };
+        let deadlines = microfuge::policies().iter().map(|policy| (policy.name, policy.about));
+        let copies = spare::policies().iter().map(|policy| (policy.name, policy.about));
+        let nodes = zoolander::policies().iter().map(|policy| (policy.name, policy.about));
+        let between = tenants::policies().iter().map(|policy| (policy.name, policy.about));
         Self {
             scenarios: model
                 .scenarios()
@@ -154,28 +170,16 @@ impl List {
                 .map(scenario)
                 .chain([microfuge_line])
                 .chain(spare::SCENARIOS.iter().map(of_spare))
-                .chain([zoolander_line])
+                .chain([of_zoolander()])
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),
             scales: SCALES.iter().map(|(scale, profile)| ScaleLine::of(model, scale, profile)).collect(),
-            settings: Knobs::settings().into_iter().map(setting).collect(),
-            microfuge: OwnLists {
-                policies: microfuge::policies().iter().map(policy).collect(),
-                settings: microfuge::Setup::settings().iter().copied().map(setting).collect(),
-            },
-            spare: OwnLists {
-                policies: spare::policies().iter().map(copies).collect(),
-                settings: spare::Setup::settings().iter().copied().map(setting).collect(),
-            },
-            zoolander: OwnLists {
-                policies: zoolander::policies().iter().map(nodes).collect(),
-                settings: zoolander::Setup::settings().iter().copied().map(setting).collect(),
-            },
-            tenants: OwnLists {
-                policies: tenants::policies().iter().map(between).collect(),
-                settings: tenants::Setup::settings().iter().copied().map(setting).collect(),
-            },
+            settings: Knobs::settings().into_iter().map(SettingLine::of).collect(),
+            microfuge: OwnLists::of(deadlines, microfuge::Setup::settings()),
+            spare: OwnLists::of(copies, spare::Setup::settings()),
+            zoolander: OwnLists::of(nodes, zoolander::Setup::settings()),
+            tenants: OwnLists::of(between, tenants::Setup::settings()),
         }
     }
 

@@ -87,7 +87,7 @@ pub(super) struct Tally {
 /// Counters of a run, and samples.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
-    /// Those of the day and of the night.
+    /// Counters of the day and of the night.
     phases: [Counts; 2],
     /// Requests since the last sample.
     recent: Tally,
