@@ -67,7 +67,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.acknowledged = self.acknowledged.max(until);
     }
 
-    /// Returns the least number of duplicates that have to apply an entry before it is acknowledged.
+    /// Returns the least number of duplicates that acknowledge an entry.
     pub(super) fn needed_at_least(&self) -> usize {
         match self.options.acknowledge {
             Acknowledge::Majority => Acknowledge::Majority.needed(self.duplicates.len()),
