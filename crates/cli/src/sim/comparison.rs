@@ -49,6 +49,32 @@ pub(super) struct Measure<R> {
 /// Estimates by the names of their measures.
 pub(super) struct Figures(pub(super) Vec<(&'static str, Estimate)>);
 
+/// Results of a policy in a scenario with certain settings.
+#[derive(Serialize)]
+struct SummaryLine<'a> {
+    scenario: &'a str,
+    policy: &'a str,
+    value: Option<&'a str>,
+    seeds: usize,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// Returns the lines of the JSON document with these measures, one for each group.
+pub(super) fn summary<'a, R, O>(
+    measures: &[Measure<R>],
+    groups: &'a [Group<'_, R, O>],
+) -> impl Serialize + use<'a, R, O> {
+    let line = |group: &'a Group<'_, R, O>| SummaryLine {
+        scenario: group.scenario(),
+        policy: group.policy(),
+        value: group.value,
+        seeds: group.kept.len(),
+        figures: Figures::of(measures, group),
+    };
+    groups.iter().map(line).collect::<Vec<_>>()
+}
+
 impl<R, O> Comparison<R, O> {
     /// Simulates `policies` in each scenario, with several seeds and each value of the setting for
     /// which `values` returns several. The baseline is simulated even if `policies` does not

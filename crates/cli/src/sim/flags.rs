@@ -97,6 +97,15 @@ impl Flags {
         self.scale.as_deref().unwrap_or(SCALES[0].0)
     }
 
+    /// Refuses another scale than the default one for scenarios of a single size; `what` says so,
+    /// with the remedy.
+    pub(super) fn check_single_size(&self, what: &str) -> Result<(), Failure> {
+        if self.scale() == SCALES[0].0 {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("--scale {}: {what}", self.scale())))
+    }
+
     /// Returns all settings, including those with flags of their own.
     pub(super) fn all_settings(&self) -> Vec<String> {
         let sample = self.sample.map(|one_in| format!("sample=1/{one_in}"));

@@ -6,7 +6,7 @@ use sherwood_sim::microfuge::{self, Results, Sample, Setup, Shares, World};
 
 use crate::exit::Failure;
 use crate::sim::comparison;
-use crate::sim::flags::{Flags, SCALES, apply};
+use crate::sim::flags::{Flags, apply};
 use crate::sim::study::{Outcome, Run, Study};
 
 /// Returns true if these scenarios are `microfuge` alone.
@@ -51,12 +51,9 @@ impl Study for Microfuge {
     }
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
-        if flags.scale() != SCALES[0].0 {
-            return Err(Failure::usage(format!(
-                "--scale {}: microfuge has a single size; change it with --set records=N and --set clients=N",
-                flags.scale()
-            )));
-        }
+        flags.check_single_size(
+            "microfuge has a single size; change it with --set records=N and --set clients=N",
+        )?;
         let mut setup = Setup::new(policy, seed);
         apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)

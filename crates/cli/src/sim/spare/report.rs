@@ -1,12 +1,11 @@
 //! The report of a comparison: the latencies of each policy, over all seeds.
 
-use serde::Serialize;
 use sherwood_sim::spare::Results;
 
 use super::figures;
 use super::study::{Comparison, Group};
 use crate::chart::escaped;
-use crate::sim::comparison::{Figures, Measure, by_scenario};
+use crate::sim::comparison::{Measure, by_scenario, summary};
 use crate::sim::report::{Goal, Section, best, preface};
 use crate::sim::table::{Column, Table};
 
@@ -47,17 +46,6 @@ const BOUND: &str = "quiet";
 const GOAL: Goal<Results> =
     Goal { measure: PAGE_P99, is_gain: false, words: "had the lowest 99th percentile of pages" };
 
-/// Results of a policy in a scenario with certain settings.
-#[derive(Serialize)]
-struct SummaryLine<'a> {
-    scenario: &'a str,
-    policy: &'a str,
-    value: Option<&'a str>,
-    seeds: usize,
-    #[serde(flatten)]
-    figures: Figures,
-}
-
 /// Returns the sections of the report.
 pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
     let groups = comparison.groups();
@@ -74,19 +62,7 @@ pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
         }
         html += &figures::of_scenario(groups);
     }
-    vec![Section::new("summary", &lines(&groups), text, html)]
-}
-
-/// Returns the lines of the JSON document, one for each group.
-fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
-    let line = |group: &'a Group<'_>| SummaryLine {
-        scenario: group.scenario(),
-        policy: group.policy(),
-        value: group.value,
-        seeds: group.kept.len(),
-        figures: Figures::of(&MEASURES, group),
-    };
-    groups.iter().map(line).collect::<Vec<_>>()
+    vec![Section::new("summary", &summary(&MEASURES, &groups), text, html)]
 }
 
 fn about(comparison: &Comparison) -> String {

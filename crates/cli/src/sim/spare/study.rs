@@ -6,7 +6,7 @@ use sherwood_sim::spare::{self, Results, Sample, Scenario, Setup, World};
 
 use crate::exit::Failure;
 use crate::sim::comparison;
-use crate::sim::flags::{Flags, SCALES, apply};
+use crate::sim::flags::{Flags, apply};
 use crate::sim::study::{Outcome, Run, Study};
 use crate::sim::sweep::{listed, single};
 
@@ -70,12 +70,9 @@ impl Study for Application {
     }
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
-        if flags.scale() != SCALES[0].0 {
-            return Err(Failure::usage(format!(
-                "--scale {}: scenarios of sPARE have a single size; change it with --set servers=N+N and --set rate=RATE",
-                flags.scale()
-            )));
-        }
+        flags.check_single_size(
+            "scenarios of sPARE have a single size; change it with --set servers=N+N and --set rate=RATE",
+        )?;
         let mut setup = Setup::new(self.0, policy, seed);
         apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)

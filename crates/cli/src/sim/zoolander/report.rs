@@ -1,11 +1,10 @@
 //! The report of a comparison: violations, load and nodes of each policy, over all seeds.
 
-use serde::Serialize;
 use sherwood_sim::zoolander::Results;
 
 use super::study::{Comparison, Group};
 use crate::chart::escaped;
-use crate::sim::comparison::{Figures, Measure, by_scenario};
+use crate::sim::comparison::{Measure, by_scenario, summary};
 use crate::sim::report::{Goal, Section, best, preface};
 use crate::sim::table::{Column, Row, Table};
 
@@ -42,17 +41,6 @@ const IDLE: &str = "idle";
 const GOAL: Goal<Results> =
     Goal { measure: WHOLE, is_gain: false, words: "had the fewest violations of the whole day" };
 
-/// Results of a policy with certain settings.
-#[derive(Serialize)]
-struct SummaryLine<'a> {
-    scenario: &'a str,
-    policy: &'a str,
-    value: Option<&'a str>,
-    seeds: usize,
-    #[serde(flatten)]
-    figures: Figures,
-}
-
 /// Returns the sections of the report.
 pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
     let groups = comparison.groups();
@@ -67,7 +55,7 @@ pub(in crate::sim) fn sections(comparison: &Comparison) -> Vec<Section> {
             html += &changes.html("policy");
         }
     }
-    vec![Section::new("summary", &lines(&groups), text, html)]
+    vec![Section::new("summary", &summary(&MEASURES, &groups), text, html)]
 }
 
 /// Returns the change of the violations by each policy, in percent of those of `idle`; none without
@@ -89,18 +77,6 @@ fn over_idle(groups: &[Group<'_>]) -> Option<Table> {
         rows += 1;
     }
     (rows > 0).then_some(table)
-}
-
-/// Returns the lines of the JSON document, one for each group.
-fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
-    let line = |group: &'a Group<'_>| SummaryLine {
-        scenario: group.scenario(),
-        policy: group.policy(),
-        value: group.value,
-        seeds: group.kept.len(),
-        figures: Figures::of(&MEASURES, group),
-    };
-    groups.iter().map(line).collect::<Vec<_>>()
 }
 
 fn about(comparison: &Comparison) -> String {

@@ -6,7 +6,7 @@ use sherwood_sim::zoolander::{self, Results, SCENARIO, Sample, Setup, World};
 
 use crate::exit::Failure;
 use crate::sim::comparison;
-use crate::sim::flags::{Flags, SCALES, apply};
+use crate::sim::flags::{Flags, apply};
 use crate::sim::study::{Outcome, Run, Study};
 
 /// Returns true if this is the scenario of Zoolander.
@@ -49,12 +49,9 @@ impl Study for Diurnal {
     }
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
-        if flags.scale() != SCALES[0].0 {
-            return Err(Failure::usage(format!(
-                "--scale {}: {SCENARIO} has a single size; change its length with --set seconds=DAY+NIGHT",
-                flags.scale()
-            )));
-        }
+        flags.check_single_size(&format!(
+            "{SCENARIO} has a single size; change its length with --set seconds=DAY+NIGHT"
+        ))?;
         let mut setup = Setup::new(policy, seed);
         apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)
