@@ -76,7 +76,7 @@ pub use backend::{
     Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, Consistency, DUPLICATES_MAX,
     DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, FetchKey, FillCounts, Holdings,
     Invalidation, Logged, LogsStanding, Placement, Session, SessionError, Units, Write, WriteOptions,
-    WriteOrder, WriteTo,
+    WriteOrder, WriteTo, partition_of,
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};

@@ -31,7 +31,7 @@ pub use action::{Action, Invalidation, Write, WriteOptions, WriteOrder};
 pub use change::Change;
 pub use duplicates::{
     Consistency, DUPLICATES_MAX, DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, Logged,
-    LogsStanding, Session, SessionError,
+    LogsStanding, Session, SessionError, partition_of,
 };
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;

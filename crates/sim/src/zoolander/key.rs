@@ -2,7 +2,7 @@
 
 use sherwood_dispatch::Holders;
 use sherwood_model::ReplicaId;
-use sherwood_path::{Consistency, DuplicateOptions};
+use sherwood_path::partition_of;
 
 /// The number of partitions of a store, and of the duplicates of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +18,10 @@ impl Layout {
     }
 
     /// Returns the nodes that have the partition of an access: neighbours, as in a node's
-    /// [`DuplicateOptions`].
+    /// [`DuplicateOptions`](sherwood_path::DuplicateOptions).
     fn holders(self, access: [u8; 8]) -> Holders {
-        let (partitions, duplicates) = (usize::from(self.partitions), usize::from(self.duplicates));
-        let options = DuplicateOptions {
-            partitions,
-            duplicates,
-            consistency: Consistency::Eventual,
-            entries_max: 1,
-            bytes_max: 0,
-            epoch: 0,
-        };
-        let first = ReplicaId::from_index(options.partition(&access) * duplicates);
+        let partition = partition_of(&access, self.partitions.into());
+        let first = ReplicaId::from_index(partition * usize::from(self.duplicates));
         Holders::Ring { first, copies: self.duplicates.into() }
     }
 }

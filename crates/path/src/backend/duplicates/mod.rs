@@ -52,12 +52,10 @@ pub struct DuplicateOptions {
 }
 
 impl DuplicateOptions {
-    /// Returns the partition of a key, the same on all machines and in all versions: each partition
-    /// has an equal range of the keys' hashes, so that a partition of two as many is half of one.
+    /// Returns the partition of a key.
     #[must_use]
     pub fn partition(&self, key: &[u8]) -> usize {
-        let hash = SeededState::new(PARTITION_SEED).hash_bytes(key);
-        ((u128::from(hash) * self.partitions as u128) >> 64) as usize
+        partition_of(key, self.partitions)
     }
 
     /// Returns the replicas that have a partition.
@@ -91,6 +89,15 @@ impl DuplicateOptions {
             start_max: START_MAX.max(2 * timeout),
         }
     }
+}
+
+/// Returns the partition of a key, one of `partitions`, the same on all machines and in all
+/// versions: each has an equal range of the keys' hashes, so that one of twice as many is half of
+/// one.
+#[must_use]
+pub fn partition_of(key: &[u8], partitions: usize) -> usize {
+    let hash = SeededState::new(PARTITION_SEED).hash_bytes(key);
+    ((u128::from(hash) * partitions as u128) >> 64) as usize
 }
 
 /// The logs of a replicated store, and the writes and reads that wait for them.
