@@ -157,7 +157,8 @@ pub struct LogCounts {
 ///
 /// # What it guarantees
 /// - An entry is acknowledged once, after all before it, when the duplicates that
-///   [`Acknowledge`] names have applied it.
+///   [`Acknowledge`] names have applied it. Except with [`Acknowledge::First`], all have applied it
+///   then, or markers record it, so that a process that starts next has the entry, too.
 /// - A duplicate that is read has applied every entry up to the number last reported for it, and
 ///   none out of order since it was first read: a connection that breaks ends its reads. It returns
 ///   after it has applied again, in order, what it may lack. Until then the entries it needs are

@@ -10,7 +10,7 @@
 //! - a read of a server that only closes idle connections does not fail;
 //! - every call ends, and once the store is dropped, no connection is left.
 //!
-//! Those of a connection for changes in their order are stated in [`batches`].
+//! The invariants of a connection for changes in their order are stated in [`batches`].
 //!
 //! `SEED=n cargo test -p sherwood-store --lib simulation` replays a seed and writes its events to
 //! the terminal.
