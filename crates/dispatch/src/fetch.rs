@@ -154,7 +154,8 @@ impl Fetch {
     /// Returns true if a waiting attempt of this fetch may start at `replica`, one of `replicas` of
     /// them, once it has room.
     pub(crate) fn may_wait_for(&self, replica: &Replica, replicas: usize) -> bool {
-        self.holders.include(replica.id, replicas) && self.avoids != Some(replica.id) && replica.is_usable()
+        let is_avoided = self.avoids == Some(replica.id);
+        replica.holds(self.holders, replicas) && !is_avoided && replica.is_usable(self.holders)
     }
 
     /// Returns the demand with the end of the timeout as the deadline, if it has none.

@@ -28,10 +28,16 @@ pub enum Holders {
         /// The number of replicas with the keys.
         copies: u16,
     },
+    /// The keys are those of a partition, whose replicas change: [`Dispatch::set_applied`] tells
+    /// the dispatcher which hold it, and which writes of the partition these have applied.
+    ///
+    /// [`Dispatch::set_applied`]: crate::Dispatch::set_applied
+    Partition(u32),
 }
 
 impl Holders {
-    /// Returns the replicas that hold the keys, out of this many, each once. With primary-copy
+    /// Returns the replicas that hold the keys, out of this many, each once; none for a
+    /// [`Partition`](Self::Partition), which only the dispatcher knows. With primary-copy
     /// replication, the first one is the primary.
     ///
     /// ```
@@ -47,16 +53,19 @@ impl Holders {
             Self::All => (0, replicas),
             Self::One(only) => (only.index(), usize::from(only.index() < replicas)),
             Self::Ring { first, copies } => (first.index(), replicas.min(copies.into())),
+            Self::Partition(_) => (0, 0),
         };
         (0..count).map(move |after| ReplicaId::from_index((first + after) % replicas))
     }
 
-    /// Returns true if `replica` holds the keys; `replicas` is the number of all replicas.
+    /// Returns true if `replica` holds the keys; `replicas` is the number of all replicas. False
+    /// for a [`Partition`](Self::Partition).
     #[must_use]
     pub fn include(self, replica: ReplicaId, replicas: usize) -> bool {
         match self {
             Self::All => true,
             Self::One(only) => only == replica,
+            Self::Partition(_) => false,
             Self::Ring { first, copies } => {
                 let after = replica.index() + replicas - first.index() % replicas;
                 let after = if after >= replicas { after - replicas } else { after };

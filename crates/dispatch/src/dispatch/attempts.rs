@@ -25,11 +25,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = fetches.get(id).expect(STORED);
         let count = replicas.len();
         let may_take = |replica: &&Replica| {
-            fetch.holders.include(replica.id, count)
+            let has_applied = || replica.has_applied(fetch.holders, fetch.demand.after);
+            replica.holds(fetch.holders, count)
                 && Some(replica.id) != except
-                && replica.is_usable()
-                && tier_has_room
-                    .unwrap_or_else(|| replica.queue.has_room() && replica.has_applied(fetch.demand.after))
+                && replica.is_usable(fetch.holders)
+                && tier_has_room.unwrap_or_else(|| replica.queue.has_room() && has_applied())
         };
         usable.clear();
         usable.extend(replicas.iter().filter(may_take).map(Replica::load));
@@ -46,9 +46,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     fn why_unusable(&self, id: Id) -> FetchError {
         let fetch = self.fetches.get(id).expect(STORED);
         let count = self.replicas.len();
-        let allowed = self.replicas.iter().filter(|replica| fetch.holders.include(replica.id, count));
-        let up = allowed.clone().filter(|replica| replica.is_usable());
-        if up.clone().any(|replica| self.tier.is_some() || replica.has_applied(fetch.demand.after)) {
+        let allowed = self.replicas.iter().filter(|replica| replica.holds(fetch.holders, count));
+        let up = allowed.clone().filter(|replica| replica.is_usable(fetch.holders));
+        let has_applied = |replica: &Replica| replica.has_applied(fetch.holders, fetch.demand.after);
+        if up.clone().any(|replica| self.tier.is_some() || has_applied(replica)) {
             FetchError::Overloaded { bound: Bound::QueuedCalls, limit: self.options.queued_calls_max }
         } else if up.clone().next().is_some() {
             FetchError::NotAdmitted { replicas: up.count() }
@@ -301,11 +302,11 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     }
 
     /// Restores the invariant that holds between inputs: no attempt waits in the queue of a replica
-    /// that is down, not to be read or has a free slot, and none in the queue of the tier while a
+    /// that is down or has a free slot, and none in the queue of the tier while a
     /// suitable replica has one.
     pub(super) fn settle(&mut self, now: Instant) {
         for index in 0..self.replicas.len() {
-            if !self.replicas[index].is_usable() {
+            if !self.replicas[index].health.is_up() {
                 for AttemptId(id) in self.replicas[index].queue.take_all() {
                     self.move_or_end(now, id);
                 }
@@ -320,7 +321,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
 
     /// Moves an attempt that left the queue of its replica to another replica, or ends it if no
     /// other replica takes it.
-    fn move_or_end(&mut self, now: Instant, id: Id) {
+    pub(super) fn move_or_end(&mut self, now: Instant, id: Id) {
         let Some(attempt) = self.attempts.get(id) else { return };
         let fetch_id = attempt.fetch;
         if self.fetches.get(fetch_id).expect(STORED).open == 0 {

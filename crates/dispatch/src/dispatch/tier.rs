@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// Takes the first attempt out of the tier's queue for which a replica has a free slot.
     fn next_in_tier(&mut self, now: Instant) -> Option<(Id, ReplicaId)> {
         let most = self.options.in_flight_calls_max;
-        let has_idle = |replica: &Replica| replica.is_usable() && replica.queue.in_flight() < most;
+        let has_idle = |replica: &Replica| replica.health.is_up() && replica.queue.in_flight() < most;
         if !self.replicas.iter().any(has_idle) {
             return None;
         }
@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         let fetch = fetches.get(id).expect(STORED);
         let count = replicas.len();
         let may_answer = |replica: &&Replica| {
-            fetch.may_wait_for(replica, count) && replica.has_applied(fetch.demand.after)
+            fetch.may_wait_for(replica, count) && replica.has_applied(fetch.holders, fetch.demand.after)
         };
         usable.clear();
         usable.extend(replicas.iter().filter(may_answer).map(Replica::load));

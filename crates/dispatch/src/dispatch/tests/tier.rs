@@ -24,6 +24,20 @@ fn fetch_for(machine: &mut Machine, ms: u64, demand: Demand, key: &'static str) 
     drain(machine)
 }
 
+/// Has these replicas hold a partition, of which they have applied these writes.
+fn hold(machine: &mut Machine, applied: &[Option<u64>]) {
+    for (index, applied) in applied.iter().enumerate() {
+        machine.set_applied(at(0), 3, ReplicaId::from_index(index), *applied);
+    }
+}
+
+/// Fetches a key of the partition.
+fn fetch_after(machine: &mut Machine, ms: u64, after: u64, asked: (&'static str, u32)) -> Vec<Act> {
+    let demand = Demand { after, ..Demand::default() };
+    machine.handle_fetch_from(at(ms), Holders::Partition(3), &demand, [asked], 0x9E37);
+    drain(machine)
+}
+
 #[test]
 fn attempt_queued_for_the_tier_starts_at_the_first_replica_that_becomes_free() {
     let mut machine = tier_of(2, |_| ());
@@ -116,10 +130,9 @@ fn copy_starts_at_a_replica_once_the_record_of_its_call_for_the_same_request_exp
 #[test]
 fn attempt_queued_for_the_tier_starts_when_a_scheduler_moves_a_call_to_another_replica() {
     let mut machine = tier_of(2, |_| ());
-    machine.set_applied(at(0), ReplicaId(0), Some(6));
-    let after = Demand { after: 6, ..Demand::default() };
-    let (first, from) = call(&fetch_for(&mut machine, 0, after, "a"));
-    assert_eq!(fetch_for(&mut machine, 0, after, "b"), [], "it waits for {from:?}");
+    hold(&mut machine, &[Some(6), Some(0)]);
+    let (first, from) = call(&fetch_after(&mut machine, 0, 6, ("a", 1)));
+    assert_eq!(fetch_after(&mut machine, 0, 6, ("b", 1)), [], "it waits for {from:?}");
     machine.begin_wait(first);
     machine.handle_turn(at(1), first, ReplicaId(1));
     assert_eq!(call(&drain(&mut machine)).1, from);
@@ -142,29 +155,30 @@ fn copies_of_a_request_avoid_a_replica_that_already_worked_for_it() {
 
 #[test]
 fn read_is_sent_only_to_a_replica_that_has_applied_the_write_it_depends_on() {
-    let after = |after| Demand { after, ..Demand::default() };
-    let mut machine = machine(2, |_| ());
-    machine.set_applied(at(0), ReplicaId(1), Some(5));
+    let mut machine = machine(3, |_| ());
+    hold(&mut machine, &[Some(0), Some(5)]);
     for key in ["a", "b"] {
-        assert_eq!(call(&fetch_for(&mut machine, 1, after(5), key)).1, ReplicaId(1));
+        assert_eq!(call(&fetch_after(&mut machine, 1, 5, (key, 1))).1, ReplicaId(1));
     }
-    let refused = fetch_for(&mut machine, 1, after(6), "c");
+    let refused = fetch_after(&mut machine, 1, 6, ("c", 1));
     assert_eq!(error(&refused), FetchError::NotAdmitted { replicas: 2 });
     // In a tier it waits until one has.
     let mut machine = tier_of(2, |_| ());
-    assert_eq!(fetch_for(&mut machine, 1, after(6), "a"), []);
-    machine.set_applied(at(2), ReplicaId(0), Some(6));
+    hold(&mut machine, &[Some(0), Some(0)]);
+    assert_eq!(fetch_after(&mut machine, 1, 6, ("a", 1)), []);
+    machine.set_applied(at(2), 3, ReplicaId(0), Some(6));
     assert_eq!(call(&drain(&mut machine)).1, ReplicaId(0));
 }
 
 #[test]
 fn replica_that_is_not_read_any_more_hands_its_calls_to_others() {
     let mut machine = machine(2, |options| (options.in_flight_calls_max, options.queued_calls_max) = (1, 4));
-    machine.set_applied(at(0), ReplicaId(1), None);
-    let (started, at_first) = call(&fetch(&mut machine, 0, &[("a", 1)]));
-    assert_eq!((at_first, fetch(&mut machine, 0, &[("b", 2)])), (ReplicaId(0), vec![]), "it waits");
-    machine.set_applied(at(1), ReplicaId(1), Some(4));
-    machine.set_applied(at(2), ReplicaId(0), None);
+    hold(&mut machine, &[Some(0), None]);
+    let (started, at_first) = call(&fetch_after(&mut machine, 0, 0, ("a", 1)));
+    let waiting = fetch_after(&mut machine, 0, 0, ("b", 2));
+    assert_eq!((at_first, waiting), (ReplicaId(0), vec![]), "it waits");
+    machine.set_applied(at(1), 3, ReplicaId(1), Some(4));
+    machine.set_applied(at(2), 3, ReplicaId(0), None);
     let actions = drain(&mut machine);
     assert_eq!(super::plans::cancelled(&actions, CancelReason::Outdated), [started]);
     let (retried, replica) = call(&actions);
@@ -174,20 +188,36 @@ fn replica_that_is_not_read_any_more_hands_its_calls_to_others() {
     let actions = reply(&mut machine, 3, retried, Reply::Ok(vec![Some(7)]));
     assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), true, vec![1])]);
     assert_eq!(call(&actions).1, ReplicaId(1));
-    machine.set_applied(at(4), ReplicaId(1), None);
+    machine.set_applied(at(4), 3, ReplicaId(1), None);
     let refused = error(&drain(&mut machine));
     assert!(matches!(refused, FetchError::Failed { kind: FailureKind::Overloaded, .. }), "{refused:?}");
-    let refused = error(&fetch(&mut machine, 5, &[("c", 3)]));
+    let refused = error(&fetch_after(&mut machine, 5, 0, ("c", 3)));
     assert!(matches!(refused, FetchError::Unavailable { replicas: 2, .. }), "{refused:?}");
+}
+
+#[test]
+fn replica_that_leaves_a_partition_keeps_its_calls_of_others() {
+    let mut machine = machine(2, |_| ());
+    hold(&mut machine, &[Some(0)]);
+    machine.set_applied(at(0), 4, ReplicaId(0), Some(0));
+    let (of_3, _) = call(&fetch_after(&mut machine, 0, 0, ("a", 1)));
+    machine.handle_fetch_from(at(0), Holders::Partition(4), &Demand::default(), [("b", 2)], 0);
+    let (of_4, _) = call(&drain(&mut machine));
+    machine.remove_holder(at(1), 3, ReplicaId(0));
+    let actions = drain(&mut machine);
+    assert_eq!(super::plans::cancelled(&actions, CancelReason::Outdated), [of_3]);
+    assert_eq!(deliveries(&reply(&mut machine, 2, of_4, Reply::Ok(vec![None])))[0].0, "b");
+    let refused = error(&fetch_after(&mut machine, 3, 0, ("c", 3)));
+    assert!(matches!(refused, FetchError::Unavailable { replicas: 0, .. }), "{refused:?}");
 }
 
 #[test]
 fn read_that_depends_on_a_write_does_not_join_an_earlier_fetch_of_the_key() {
     let mut machine = machine(1, |_| ());
-    machine.set_applied(at(0), ReplicaId(0), Some(9));
-    let (old, _) = call(&fetch(&mut machine, 0, &[("a", 1)]));
-    let (new, _) = call(&fetch_for(&mut machine, 1, Demand { after: 9, ..Demand::default() }, "a"));
-    assert_eq!(fetch(&mut machine, 2, &[("a", 3)]), [], "an earlier one will do for this");
+    hold(&mut machine, &[Some(9)]);
+    let (old, _) = call(&fetch_after(&mut machine, 0, 0, ("a", 1)));
+    let (new, _) = call(&fetch_after(&mut machine, 1, 9, ("a", 1)));
+    assert_eq!(fetch_after(&mut machine, 2, 0, ("a", 3)), [], "an earlier one will do for this");
     let actions = reply(&mut machine, 3, old, Reply::Ok(vec![Some(7)]));
     assert_eq!(deliveries(&actions), [("a", Ok(Some(7)), false, vec![1])]);
     let actions = reply(&mut machine, 4, new, Reply::Ok(vec![Some(8)]));

@@ -14,8 +14,8 @@ use crate::rules::{ATTEMPTS_MAX, AttemptPlan, CallEnd, Completion, CopyTerms, Re
 use crate::slab::Id;
 use crate::{
     Action, AdmitChoice, AttemptId, BalanceChoice, CancelRule, ConnectionId, CopiesChoice, Dispatch,
-    ExtraOrder, Failure, FailureKind, FetchError, LeaseId, Options, OverRate, ProbeOptions, QueueChoice,
-    QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
+    ExtraOrder, Failure, FailureKind, FetchError, Holders, LeaseId, Options, OverRate, ProbeOptions,
+    QueueChoice, QueuedCall, RampOptions, ReplicaQueue, Reply, RetryOptions, TenantOptions, Waiters,
 };
 
 pub(super) type Key = u64;
@@ -97,6 +97,8 @@ pub(super) struct Backend {
     /// Percentage of the fetches that come with a connection, depend on a write or belong to a
     /// request.
     with_hooks: u64,
+    /// The holders of all keys: a partition where fetches may depend on writes.
+    holders: Holders,
     /// The sequence number of the latest write that a replica was reported to have applied.
     applied: u64,
     waiting: BTreeMap<Waiter, (Key, Instant)>,
@@ -216,6 +218,11 @@ impl Backend {
         if matches!(options.copies, CopiesChoice::Hedge { .. }) {
             (0..64).for_each(|_| dispatch.replication.completed(&completion));
         }
+        let with_hooks = draws.within(0..=1) * 20;
+        let holders = if with_hooks > 0 { Holders::Partition(0) } else { Holders::All };
+        for replica in (0..replicas).map(ReplicaId::from_index) {
+            dispatch.set_applied(Instant::ZERO, 0, replica, Some(0));
+        }
         Self {
             dispatch,
             options,
@@ -229,7 +236,8 @@ impl Backend {
             account: Account::default(),
             connections: BTreeMap::new(),
             leased: BTreeMap::new(),
-            with_hooks: draws.within(0..=1) * 20,
+            with_hooks,
+            holders,
             applied: 0,
             waiting: BTreeMap::new(),
             versions: vec![0; KEYS as usize],
@@ -274,14 +282,17 @@ impl Backend {
         let after = if draws.chance(self.with_hooks) { self.applied } else { 0 };
         let request = if draws.chance(self.with_hooks) { RequestId::new(draws.within(0..=3)) } else { None };
         let demand = Demand { tenant, class, deadline, best_effort, after, request, ..Demand::default() };
-        let mut echoes = self
-            .input(now, draws, |dispatch, draws| dispatch.handle_fetch(now, &demand, asked, draws.next()));
+        let holders = self.holders;
+        let mut echoes = self.input(now, draws, |dispatch, draws| {
+            dispatch.handle_fetch_from(now, holders, &demand, asked, draws.next());
+        });
         if draws.chance(self.with_hooks) {
             echoes.extend(self.connect(now, &demand, draws));
             self.applied += 1;
             let replica = ReplicaId::from_index(draws.within(0..=self.alive.len() as u64 - 1) as usize);
             let applied = (!draws.chance(20)).then(|| self.applied - draws.within(0..=1));
-            echoes.extend(self.input(now, draws, |dispatch, _| dispatch.set_applied(now, replica, applied)));
+            echoes
+                .extend(self.input(now, draws, |dispatch, _| dispatch.set_applied(now, 0, replica, applied)));
         }
         echoes
     }
@@ -568,7 +579,7 @@ impl Backend {
             let busy = fetch.demand.request.map_or(&[][..], |one| tier.requests.replicas(now, one));
             let idle = may_answer().find(|replica| {
                 replica.queue.in_flight() < options.in_flight_calls_max
-                    && replica.has_applied(fetch.demand.after)
+                    && replica.has_applied(fetch.holders, fetch.demand.after)
                     && !is_taken(replica.id)
                     && !busy.contains(&replica.id)
                     && !fetch.failed_at().contains(&replica.id)
@@ -597,7 +608,7 @@ impl Backend {
         // Copies and leases would take the room of later fetches.
         (self.classes, self.with_hooks) = (1, 0);
         for replica in (0..self.alive.len()).map(ReplicaId::from_index) {
-            self.dispatch.set_applied(now, replica, Some(self.applied));
+            self.dispatch.set_applied(now, 0, replica, Some(self.applied));
         }
         let Options {
             in_flight_calls_max, queued_calls_max, waiters_max, ramp, admit, tenants, copies, ..
