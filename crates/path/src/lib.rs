@@ -75,8 +75,8 @@ pub use answer::{Answer, LatencyGroup, Status};
 pub use backend::{
     Action, AnswerCache, Backend, BackendOptions, BackendUse, CallCost, Change, Consistency, DUPLICATES_MAX,
     DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, FetchKey, FillCounts, Holdings,
-    Invalidation, Logged, LogsStanding, Placement, Session, SessionError, Units, Write, WriteOptions,
-    WriteOrder, WriteTo, partition_of,
+    Invalidation, LayoutError, Logged, LogsStanding, Placement, Session, SessionError, Units, Write,
+    WriteOptions, WriteOrder, WriteTo, partition_of, possible_layouts,
 };
 pub use fences::{WriteId, WriteOutcome, WriteRefused};
 pub use freshness::{Fetched, Lifetime, Rules, Staleness};

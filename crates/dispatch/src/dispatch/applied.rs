@@ -39,13 +39,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.settle(now);
     }
 
-    /// Takes in that a replica does not hold a partition any more. What was sent to it fails, as
-    /// with [`set_applied`](Self::set_applied).
+    /// Sends no more reads of a partition to a replica, which will not hold it any more. Its calls,
+    /// and those that wait in its queue, may still end.
     pub fn remove_holder(&mut self, now: Instant, partition: u32, replica: ReplicaId) {
-        self.set_applied(now, partition, replica, None);
+        self.advance(now);
         if let Some(known) = self.replicas.get_mut(replica.index()) {
             known.partitions.retain(|(of, _)| *of != partition);
         }
+        self.tier.iter_mut().for_each(|tier| tier.lost_replica = true);
+        self.settle(now);
     }
 
     /// Ends the reads of a partition at a replica, in its queue or begun.

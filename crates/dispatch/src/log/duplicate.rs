@@ -6,6 +6,8 @@ use std::str::FromStr;
 use sherwood_model::Instant;
 use thiserror::Error;
 
+use super::layout::Layout;
+
 /// The record, kept at a duplicate beside its data, of the changes that it has. Later records are
 /// greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,12 +19,17 @@ pub struct Marker {
     /// Number of the last entry that was sent when the record was written, or after it, if there
     /// were any.
     pub sent: u64,
+    /// The layout of the store whose duplicates may have changes that this one lacks; none if it is
+    /// the configured one.
+    pub layout: Option<Layout>,
 }
 
-/// Writes the marker as three decimal numbers with blanks between them.
+/// Writes the marker as three decimal numbers, and the layout if there is one, with blanks between
+/// them.
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.epoch, self.sent, self.applied)
+        write!(f, "{} {} {}", self.epoch, self.sent, self.applied)?;
+        self.layout.map_or(Ok(()), |layout| write!(f, " {layout}"))
     }
 }
 
@@ -32,9 +39,16 @@ impl FromStr for Marker {
 
     fn from_str(text: &str) -> Result<Self, MarkerError> {
         let wrong = || MarkerError(text.chars().take(64).collect());
-        let numbers: Result<Vec<u64>, _> = text.splitn(4, ' ').map(str::parse).collect();
+        let words: Vec<&str> = text.splitn(5, ' ').collect();
+        let (numbers, layout) = words.split_at(words.len().min(3));
+        let numbers: Result<Vec<u64>, _> = numbers.iter().map(|word| word.parse()).collect();
+        let layout = match layout {
+            [] => None,
+            [layout] => Some(layout.parse().map_err(|_| wrong())?),
+            _ => return Err(wrong()),
+        };
         match numbers.map_err(|_| wrong())?[..] {
-            [epoch, sent, applied] => Ok(Self { epoch, sent, applied }),
+            [epoch, sent, applied] => Ok(Self { epoch, sent, applied, layout }),
             _ => Err(wrong()),
         }
     }
@@ -42,7 +56,7 @@ impl FromStr for Marker {
 
 /// The error of a text that is not a [`Marker`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{}\" is not a marker, which is three numbers: its key is reserved, remove it", .0.escape_default())]
+#[error("\"{}\" is not a marker, which is three numbers and perhaps a layout: its key is reserved, remove it", .0.escape_default())]
 pub struct MarkerError(String);
 
 /// The progress of a duplicate that was not lost sight of, or how it is found again.
@@ -71,6 +85,10 @@ pub enum DuplicateState {
     Inspected(bool),
     /// Connected, and left alone until nothing that was sent before can be applied any more.
     Landing,
+    /// Taken out of the log; what it has is to be removed.
+    Leaving,
+    /// Not a duplicate any more.
+    Gone,
 }
 
 impl DuplicateState {
@@ -86,7 +104,14 @@ impl DuplicateState {
             Self::Found => "found",
             Self::Inspected(_) => "inspected",
             Self::Landing => "landing",
+            Self::Leaving => "leaving",
+            Self::Gone => "gone",
         }
+    }
+
+    /// Returns true if the duplicate belongs to the log.
+    pub(super) fn is_member(self) -> bool {
+        !matches!(self, Self::Leaving | Self::Gone)
     }
 
     /// Returns true if entries are sent to the duplicate.
@@ -123,6 +148,12 @@ pub(super) struct Duplicate {
     pub(super) refused: Vec<u64>,
     /// True from the time that it has to be copied until it is.
     pub(super) differs: bool,
+    /// True from the time that it joined the open log until it is read.
+    pub(super) is_new: bool,
+    /// True while it is asked for its marker before the log is open, and counts only if it has one.
+    pub(super) is_candidate: bool,
+    /// The entry up to which the others have to record all before it leaves; none if it stays.
+    pub(super) leaves_after: Option<u64>,
 }
 
 impl Duplicate {
@@ -139,7 +170,15 @@ impl Duplicate {
             sent: (0, 0),
             refused: Vec::new(),
             differs: false,
+            is_new: false,
+            is_candidate: false,
+            leaves_after: None,
         }
+    }
+
+    /// Returns true if an entry that it has applied counts as applied.
+    pub(super) fn is_voter(&self) -> bool {
+        self.state.is_member() && !self.is_new && !self.is_candidate && self.leaves_after.is_none()
     }
 
     /// Returns the number up to which its marker says that all entries are applied.
@@ -174,9 +213,13 @@ mod tests {
 
     #[test]
     fn marker_is_read_as_it_was_written() {
-        let marker = Marker { epoch: u64::MAX, sent: 7, applied: 0 };
-        assert_eq!(marker.to_string().parse(), Ok(marker));
-        for text in ["", "1 2", "1 2 3 4", "1 2 x", "1  2", "18446744073709551616 1 1"] {
+        for layout in [None, Some(Layout { partitions: 4, duplicates: 2 })] {
+            let marker = Marker { epoch: u64::MAX, sent: 7, applied: 0, layout };
+            assert_eq!(marker.to_string().parse(), Ok(marker));
+        }
+        for text in
+            ["", "1 2", "1 2 3 4", "1 2 3 0x4", "1 2 3 4x1 5", "1 2 x", "1  2", "18446744073709551616 1 1"]
+        {
             let error = text.parse::<Marker>().expect_err(text).to_string();
             assert!(error.starts_with(&format!("\"{text}\" is not a marker")), "{error}");
         }

@@ -10,6 +10,8 @@
 
 mod duplicate;
 mod entries;
+mod layout;
+mod members;
 mod repair;
 mod sending;
 #[cfg(test)]
@@ -28,6 +30,7 @@ use duplicate::Duplicate;
 pub use duplicate::{DuplicateState, Marker, MarkerError};
 use entries::Entries;
 pub use entries::LogEntry;
+pub use layout::{Layout, LayoutTextError};
 
 /// Upper bound of the entries of a batch, which is also how far a duplicate may be behind the last
 /// entry when it begins to be read again.
@@ -36,7 +39,7 @@ const BATCH_ENTRIES_MAX: usize = 64;
 /// Bounds and times of a [`Log`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Number of duplicates, at least 1.
+    /// Number of duplicates at the start, at least 1.
     pub duplicates: usize,
     /// Number of duplicates that must have applied an entry before it is acknowledged.
     pub acknowledge: Acknowledge,
@@ -79,6 +82,13 @@ pub enum LogAction<K, E> {
         /// The duplicate to fill.
         to: usize,
     },
+    /// Close the connection of a store that was asked for its marker.
+    Close(usize),
+    /// Send no more reads to a duplicate that leaves. Those under way may end.
+    Retire(usize),
+    /// Close the connection of a duplicate that is none any more, and remove its marker and the
+    /// partition's contents. Report with [`Log::handle_left`].
+    Leave(usize),
     /// Send reads to a duplicate, or no longer.
     Read {
         /// The duplicate.
@@ -191,6 +201,8 @@ pub struct Log<K, E> {
     is_open: bool,
     entries: Entries<K, E>,
     duplicates: Vec<Duplicate>,
+    /// The layout that markers name.
+    layout: Option<Layout>,
     /// All entries up to this one are acknowledged or refused.
     acknowledged: u64,
     /// All duplicates that are read have applied the entries up to this one.
@@ -214,6 +226,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             is_open: false,
             entries: Entries::new(options.entries_max, options.bytes_max),
             duplicates: vec![Duplicate::new(now); options.duplicates],
+            layout: None,
             acknowledged: 0,
             settled: 0,
             unsettled: HashMap::with_hasher(hash),
@@ -244,8 +257,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         if !self.is_open {
             return Err(LogRefused::NotOpen);
         }
-        let (duplicates, needed) = (self.duplicates.len(), self.needed_at_least());
-        let reached = self.duplicates.iter().filter(|one| one.state.is_written()).count();
+        let (duplicates, needed) = (self.voters().count(), self.needed_at_least());
+        let reached = self.voters().filter(|one| one.state.is_written()).count();
         if reached < needed {
             self.counts.refused += 1;
             return Err(LogRefused::TooFew { reached, duplicates, needed });
@@ -299,7 +312,14 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let one = &mut self.duplicates[duplicate];
         let DuplicateState::Inspected(has_landed) = one.state else { return };
         match marker {
+            Ok(None) if one.is_candidate => self.dismiss(duplicate),
+            Ok(Some(_)) => one.is_candidate = false,
+            _ => {}
+        }
+        let one = &mut self.duplicates[duplicate];
+        match marker {
             Err(()) => (one.state, one.due) = (DuplicateState::Lost, now + self.options.retry),
+            Ok(_) if one.state == DuplicateState::Gone => {}
             Ok(_) if !has_landed => {
                 (one.state, one.due) = (DuplicateState::Landing, now + self.options.landing);
             }
@@ -343,6 +363,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             match one.state {
                 DuplicateState::Lost if one.due <= now => self.inspect(duplicate, false),
                 DuplicateState::Landing if one.due <= now => self.inspect(duplicate, true),
+                DuplicateState::Leaving if one.due <= now => {
+                    one.due = Instant::NEVER;
+                    self.actions.push_back(LogAction::Leave(duplicate));
+                }
                 DuplicateState::Behind | DuplicateState::Copying { from: None, .. } if one.due <= now => {
                     one.due = Instant::NEVER;
                 }
@@ -400,7 +424,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.entries.last()
     }
 
-    /// Returns the state of each duplicate, with the number of entries that it has not applied.
+    /// Returns the state of each duplicate that was ever added, with the number of entries that it
+    /// has not applied.
     pub fn standing(&self) -> impl Iterator<Item = (DuplicateState, u64)> + '_ {
         self.duplicates.iter().map(|one| (one.state, self.entries.last().saturating_sub(one.applied)))
     }

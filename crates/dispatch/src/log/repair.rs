@@ -46,10 +46,16 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let known = |state: DuplicateState| state == DuplicateState::Found;
         let present = self.duplicates.iter().filter(|one| known(one.state)).count();
         let waits = now < self.started + self.options.start_max;
-        if self.is_open || present == 0 || (waits && present < self.duplicates.len()) {
+        let lacks = present < self.voters().count() || self.waits_for_candidates();
+        if self.is_open || present == 0 || (waits && lacks) {
             return;
         }
         self.is_open = true;
+        for duplicate in 0..self.duplicates.len() {
+            if self.duplicates[duplicate].is_candidate {
+                self.dismiss(duplicate);
+            }
+        }
         let of_present = self.duplicates.iter().enumerate().filter(|(_, one)| known(one.state));
         let furthest = of_present.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
         let (source, marker) = furthest.map_or((0, None), |(index, one)| (index, one.marker));
@@ -101,11 +107,12 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// repaired: none is left to copy from. It makes the changes again that the log still has.
     fn adopt_if_all_differ(&mut self) {
         let waits = |one: &Duplicate| matches!(one.state, DuplicateState::Copying { from: None, .. });
-        if !self.is_open || !self.duplicates.iter().all(waits) {
+        if !self.is_open || !self.voters().all(waits) {
             return;
         }
-        let latest =
-            self.duplicates.iter_mut().enumerate().max_by_key(|(index, one)| (one.marker, Reverse(*index)));
+        let voters = self.duplicates.iter_mut().enumerate();
+        let voters = voters.filter(|(_, one)| one.is_voter());
+        let latest = voters.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
         if let Some((_, one)) = latest {
             one.applied = self.entries.first() - 1;
             (one.state, one.due, one.differs) = (DuplicateState::Behind, Instant::NEVER, false);
@@ -128,7 +135,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Has the copies of a duplicate that is not read any more count as failed: it may have lost
     /// its data.
-    fn spoil_copies_of(&mut self, duplicate: usize) {
+    pub(super) fn spoil_copies_of(&mut self, duplicate: usize) {
         for one in &mut self.duplicates {
             if let DuplicateState::Copying { from: Some(from), base } = &mut one.state
                 && *from == duplicate
@@ -157,8 +164,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             let one = &self.duplicates[duplicate];
             if let DuplicateState::Joining(until) = one.state
                 && one.applied >= until.max(one.sent.0)
+                && (!one.is_new || self.is_layout_recorded())
             {
                 self.set_state(duplicate, DuplicateState::Current);
+                self.duplicates[duplicate].is_new = false;
             }
         }
         for duplicate in 0..self.duplicates.len() {

@@ -15,6 +15,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.choose_read(now);
         self.acknowledge();
         self.settle();
+        self.let_leave(now);
         self.begin_copies();
         self.send_to_all(now);
     }
@@ -40,7 +41,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let one = &mut self.duplicates[duplicate];
         let batch: Vec<_> = self.entries.after(one.applied).take(BATCH_ENTRIES_MAX).collect();
         let last = batch.last().map_or(one.applied, |kept| kept.entry.number);
-        let marker = Marker { epoch: self.epoch, sent: last, applied: one.applied };
+        let marker = Marker { epoch: self.epoch, sent: last, applied: one.applied, layout: self.layout };
         if batch.is_empty() && one.marker == Some(marker) {
             return;
         }
@@ -70,7 +71,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Returns the least number of duplicates that acknowledge an entry.
     pub(super) fn needed_at_least(&self) -> usize {
         match self.options.acknowledge {
-            Acknowledge::Majority => Acknowledge::Majority.needed(self.duplicates.len()),
+            Acknowledge::Majority => Acknowledge::Majority.needed(self.voters().count()),
             Acknowledge::First | Acknowledge::All => 1,
         }
     }
@@ -78,16 +79,16 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Returns the number up to which all duplicates have applied all entries; 0 while one is
     /// absent. Whichever a next process goes on from has these.
     fn applied_everywhere(&self) -> u64 {
-        if !self.duplicates.iter().all(|one| one.state.is_written()) {
+        if !self.voters().all(|one| one.state.is_written()) {
             return 0;
         }
-        self.duplicates.iter().map(|one| one.applied).min().unwrap_or(0)
+        self.voters().map(|one| one.applied).min().unwrap_or(0)
     }
 
     /// Returns the number up to which the markers of more than half of the duplicates say that all
     /// entries are applied. A next process goes on from one whose marker says so.
     fn recorded_by_majority(&self) -> u64 {
-        let written = self.duplicates.iter().filter(|one| one.state.is_written());
+        let written = self.voters().filter(|one| one.state.is_written());
         let mut recorded: Vec<u64> = written.map(Duplicate::recorded).collect();
         recorded.sort_unstable_by(|a, b| b.cmp(a));
         recorded.get(self.needed_at_least() - 1).copied().unwrap_or(0)

@@ -46,7 +46,7 @@ fn complete(log: &mut Log<&'static str, u32>, now: Instant) -> Actions {
 }
 
 fn marker(sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch: 3, sent, applied })
+    Some(Marker { epoch: 3, sent, applied, layout: None })
 }
 
 fn states(log: &Log<&'static str, u32>) -> Vec<DuplicateState> {
@@ -190,7 +190,7 @@ fn reconnected(
 }
 
 fn of_this_process(sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch: 7, sent, applied })
+    Some(Marker { epoch: 7, sent, applied, layout: None })
 }
 
 #[test]

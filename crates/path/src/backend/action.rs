@@ -61,8 +61,10 @@ pub enum Action<K, V, W> {
         /// The waiters of the key, each in one delivery.
         waiters: Waiters<W>,
     },
-    /// Carry out a step at a duplicate, in the order of the replica's steps.
+    /// Carry out a step at a duplicate of a partition, in the order of that duplicate's steps.
     Duplicate {
+        /// The partition.
+        partition: usize,
         /// The replica.
         replica: ReplicaId,
         /// The step, whose end is reported with [`Backend::handle_duplicate`].

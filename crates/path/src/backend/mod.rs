@@ -30,8 +30,8 @@ use sherwood_model::{
 pub use action::{Action, Invalidation, Write, WriteOptions, WriteOrder};
 pub use change::Change;
 pub use duplicates::{
-    Consistency, DUPLICATES_MAX, DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep, Logged,
-    LogsStanding, Session, SessionError, partition_of,
+    Consistency, DUPLICATES_MAX, DuplicateEvent, DuplicateOptions, DuplicateStanding, DuplicateStep,
+    LayoutError, Logged, LogsStanding, Session, SessionError, partition_of, possible_layouts,
 };
 pub use fill::{AnswerCache, FillCounts};
 pub use key::FetchKey;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sherwood_model::{PartitionId, ReplicaId};
 
 use crate::faults::Fault;
+use crate::servers::Seat;
 
 /// A key: its number in the first byte. One byte would be enough, but pairs like `([u8; 1], u32)`
 /// are likely miscompiled at `opt-level = 1`, which tests are compiled with
@@ -61,15 +62,17 @@ pub(crate) enum Event {
     /// A server carries out a command.
     Serve(usize),
     /// The driver gives up a task at a server, if it still goes on.
-    GiveUp { server: usize, task: u64 },
+    GiveUp { seat: Seat, task: u64 },
     /// The driver notices the end of a connection, if that is still the latest one.
-    Notice { server: usize, connection: u64 },
+    Notice { seat: Seat, connection: u64 },
     /// A server reads the keys of a call.
     Read(u64),
     /// The answer of a call arrives.
     Answer(u64),
     /// The answer of a probe arrives.
     Probe(ReplicaId),
+    /// The layout of the store is changed.
+    Change,
     /// Something fails.
     Fail(Fault),
     /// No fault occurs from now on, and all servers work.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use sherwood_dispatch::{Acknowledge, DuplicateState};
 
 use crate::events::{Event, FAULTY, ms};
-use crate::servers::Contents;
+use crate::servers::{Contents, Seat};
 use crate::world::World;
 
 /// A fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The connection of a server breaks.
+    /// A connection of a server breaks.
     Break(usize),
     /// A server does nothing for some time.
     Pause(usize),
@@ -52,6 +52,10 @@ impl World {
             let at = self.draw_time(FAULTY);
             self.plan(at, Event::Fail(Fault::Restart));
         }
+        for _ in 0..self.draw(6) {
+            let at = self.draw_time(FAULTY);
+            self.plan(at, Event::Change);
+        }
         self.plan(FAULTY, Event::Heal);
     }
 
@@ -59,7 +63,13 @@ impl World {
         self.tell(|| format!("fault: {fault:?}"));
         let until = self.now + self.draw_time(ms(150));
         match fault {
-            Fault::Break(server) => self.break_connection(server),
+            Fault::Break(server) => {
+                let seats: Vec<Seat> = self.links_of(server).map(|(seat, _)| seat).collect();
+                if !seats.is_empty() {
+                    let seat = seats[self.draw(seats.len() as u64) as usize];
+                    self.break_connection(seat);
+                }
+            }
             Fault::Pause(server) => {
                 self.count("server paused");
                 self.servers[server].paused_until = until;
@@ -85,43 +95,51 @@ impl World {
         let may_lose = self.may_lose(index);
         let kind = self.draw(3);
         let down = ms(2) + self.draw_time(ms(50));
+        self.links_of(index).for_each(|(_, link)| link.sever());
         let server = &mut self.servers[index];
-        server.sever();
         server.down_until = self.now + down;
         if may_lose && kind < 2 {
             server.contents = if kind == 0 { Contents::default() } else { server.snapshot.clone() };
         }
-        let connection = server.opened;
         if may_lose && kind < 2 {
             self.count(if kind == 0 { "server lost its data" } else { "server went back to earlier data" });
         }
         let noticed = self.draw_time(down);
-        self.plan(noticed, Event::Notice { server: index, connection });
+        let opened: Vec<_> = self.links_of(index).map(|(seat, link)| (seat, link.opened)).collect();
+        for (seat, connection) in opened {
+            self.plan(noticed, Event::Notice { seat, connection });
+        }
     }
 
-    /// True if another duplicate of the server's partition is read and has every change.
+    /// True if another duplicate of each of the server's partitions is read and has every change.
     fn may_lose(&self, index: usize) -> bool {
         let logs = self.machine.logs().expect("it has logs");
-        let of = logs.duplicates[index].partition;
-        let others = logs.duplicates.iter().filter(|one| one.partition == of && one.replica.index() != index);
-        let is_complete = |server: usize| !self.servers[server].is_down(self.now);
-        let mut complete = others.filter(|one| one.state == DuplicateState::Current && one.lag == 0);
-        complete.any(|one| is_complete(one.replica.index()))
+        let own = logs.duplicates.iter().filter(|one| one.replica.index() == index);
+        let is_elsewhere = |of: usize| {
+            let mut others =
+                logs.duplicates.iter().filter(|one| one.partition == of && one.replica.index() != index);
+            others.any(|one| {
+                let is_complete = one.state == DuplicateState::Current && one.lag == 0;
+                is_complete && !self.servers[one.replica.index()].is_down(self.now)
+            })
+        };
+        own.map(|one| one.partition).all(is_elsewhere)
     }
 
     /// Ends the process, and starts the next one. Some of what it has sent is lost. The next one
     /// goes by the markers, which need not record what the first duplicate has acknowledged.
     fn restart(&mut self) {
-        if self.options.acknowledge == Acknowledge::First && !self.are_acknowledged_recorded() {
+        let is_recorded = self.options.acknowledge != Acknowledge::First || self.are_acknowledged_recorded();
+        if !is_recorded || !self.is_latest_named() {
             return self.plan(Duration::from_micros(100), Event::Fail(Fault::Restart));
         }
         self.count("process started again");
-        for index in 0..self.servers.len() {
-            self.servers[index].give_up_connection();
-            for at in 0..self.servers[index].connections.len() {
-                let length = self.servers[index].connections[at].commands.len() as u64;
+        for seat in self.links.keys().copied().collect::<Vec<_>>() {
+            self.link(seat).give_up_connection();
+            for at in 0..self.link(seat).connections.len() {
+                let length = self.link(seat).connections[at].commands.len() as u64;
                 let arrive = if self.once_in(2) { self.draw(length + 1) } else { length };
-                self.servers[index].connections[at].commands.truncate(arrive as usize);
+                self.link(seat).connections[at].commands.truncate(arrive as usize);
             }
         }
         self.abandon_clients();
@@ -131,13 +149,30 @@ impl World {
 
     /// True if some marker in each partition says that all acknowledged writes are applied.
     fn are_acknowledged_recorded(&self) -> bool {
-        let of_partition = self.servers.chunks(self.duplicates.duplicates);
-        of_partition.enumerate().all(|(partition, servers)| {
-            let of_epoch = servers.iter().filter_map(|server| server.contents.marker);
-            let of_epoch = of_epoch.filter(|marker| marker.epoch == self.duplicates.epoch);
+        (0..self.duplicates.partitions).all(|partition| {
+            let found = self.servers.iter().filter_map(|server| server.contents.markers.get(&partition));
+            let of_epoch = found.filter(|marker| marker.epoch == self.duplicates.epoch);
             let recorded = of_epoch.map(|marker| marker.applied).max().unwrap_or(0);
             let later = self.numbers.range((partition, recorded + 1)..(partition + 1, 0));
             !later.into_iter().any(|(_, write)| self.history.is_acknowledged(*write))
+        })
+    }
+
+    /// True if the configured duplicates of each partition lead to the latest marker, or none has
+    /// any: one of them has it or names the layout that it names.
+    fn is_latest_named(&self) -> bool {
+        let duplicates = self.duplicates;
+        (0..duplicates.partitions).all(|partition| {
+            let is_configured = |server: usize| server / duplicates.duplicates == partition;
+            let found = self
+                .servers
+                .iter()
+                .enumerate()
+                .map(|(at, server)| (at, server.contents.markers.get(&partition)));
+            let found: Vec<_> = found.filter_map(|(at, marker)| Some((at, *marker?))).collect();
+            let latest = found.iter().map(|(_, marker)| *marker).max();
+            let mut own = found.iter().filter(|(at, _)| is_configured(*at)).peekable();
+            own.peek().is_none() || own.any(|(_, marker)| Some(*marker) == latest || marker.layout.is_some())
         })
     }
 

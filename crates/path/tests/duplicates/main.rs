@@ -135,4 +135,7 @@ const MUST_HAPPEN: &[&str] = &[
     "server lost its data",
     "server went back to earlier data",
     "process started again",
+    "layout changed",
+    "duplicate left",
+    "removal failed",
 ];

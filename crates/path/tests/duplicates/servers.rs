@@ -14,7 +14,15 @@ use crate::world::World;
 pub(crate) struct Contents {
     /// The last write of each key, by its number.
     pub(crate) data: BTreeMap<usize, u64>,
-    pub(crate) marker: Option<Marker>,
+    /// The markers, by partition.
+    pub(crate) markers: BTreeMap<usize, Marker>,
+}
+
+/// A server as a duplicate of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Seat {
+    pub(crate) server: usize,
+    pub(crate) partition: usize,
 }
 
 /// A command to a server.
@@ -46,12 +54,11 @@ pub(crate) struct Connection {
     ends: Instant,
 }
 
-/// A server, and the driver of its connection.
+/// A server.
 pub(crate) struct Server {
     pub(crate) contents: Contents,
     /// An earlier state.
     pub(crate) snapshot: Contents,
-    pub(crate) connections: Vec<Connection>,
     /// Times until which the server does nothing, does not run, gets nothing from the process,
     /// refuses values, and is slow.
     pub(crate) paused_until: Instant,
@@ -61,6 +68,12 @@ pub(crate) struct Server {
     pub(crate) slow_until: Instant,
     /// True while it is planned that the server carries out a command.
     is_serving: bool,
+}
+
+/// The driver of a duplicate, and its connections as the server sees them.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) connections: Vec<Connection>,
     /// Steps that the driver has still to carry out.
     pub(crate) steps: VecDeque<Step>,
     pub(crate) task: Task,
@@ -74,18 +87,23 @@ impl Server {
         Self {
             contents: Contents::default(),
             snapshot: Contents::default(),
-            connections: Vec::new(),
             paused_until: Instant::ZERO,
             down_until: Instant::ZERO,
             cut_off_until: Instant::ZERO,
             full_until: Instant::ZERO,
             slow_until: Instant::ZERO,
             is_serving: false,
-            steps: VecDeque::new(),
-            task: Task::None,
-            tasks: 0,
-            opened: 0,
         }
+    }
+
+    pub(crate) fn is_down(&self, now: Instant) -> bool {
+        self.down_until > now
+    }
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        Self { connections: Vec::new(), steps: VecDeque::new(), task: Task::None, tasks: 0, opened: 0 }
     }
 
     /// Gives up the connection, whose commands may still be carried out, and all that was to be
@@ -119,16 +137,12 @@ impl Server {
         }
     }
 
-    /// Ends the server's process and with it all connections.
+    /// Ends the connections, since the server's process has ended.
     pub(crate) fn sever(&mut self) {
         for connection in &mut self.connections {
             connection.is_severed = true;
             connection.commands.clear();
         }
-    }
-
-    pub(crate) fn is_down(&self, now: Instant) -> bool {
-        self.down_until > now
     }
 
     /// Limits the time for which commands of earlier connections are carried out, since the server
@@ -140,16 +154,29 @@ impl Server {
 }
 
 impl World {
+    pub(crate) fn link(&mut self, seat: Seat) -> &mut Link {
+        self.links.entry(seat).or_insert_with(Link::new)
+    }
+
+    /// Returns the drivers of a server.
+    pub(crate) fn links_of(&mut self, server: usize) -> impl Iterator<Item = (Seat, &mut Link)> {
+        let [first, end] = [server, server + 1].map(|server| Seat { server, partition: 0 });
+        self.links.range_mut(first..end).map(|(seat, link)| (*seat, link))
+    }
+
     /// Has a server carry out its commands, if it has any.
     pub(crate) fn keep_serving(&mut self, index: usize) {
-        let now = self.now;
+        let (now, mut has_any, mut waits_for_open) = (self.now, false, true);
+        for (_, link) in self.links_of(index) {
+            link.connections.retain(|one| one.is_open || (one.ends > now && !one.commands.is_empty()));
+            has_any |= link.connections.iter().any(|one| !one.commands.is_empty());
+            waits_for_open &= link.connections.iter().all(|one| one.is_open || one.commands.is_empty());
+        }
         let server = &mut self.servers[index];
-        server.connections.retain(|one| one.is_open || (one.ends > now && !one.commands.is_empty()));
-        if server.is_serving || server.connections.iter().all(|one| one.commands.is_empty()) {
+        if server.is_serving || !has_any {
             return;
         }
         server.is_serving = true;
-        let waits_for_open = server.connections.iter().all(|one| one.is_open || one.commands.is_empty());
         let resumes = server.paused_until.max(server.down_until);
         let resumes = if waits_for_open { resumes.max(server.cut_off_until) } else { resumes };
         let longest = if server.slow_until > now { ms(30) } else { ms(1) };
@@ -162,31 +189,35 @@ impl World {
         let now = self.now;
         self.servers[index].is_serving = false;
         let server = &self.servers[index];
+        let (cut_off_until, idle_until) = (server.cut_off_until, server.paused_until.max(server.down_until));
         let is_ready = |one: &Connection| {
-            let is_reached = !one.is_open || server.cut_off_until <= now;
-            !one.commands.is_empty() && is_reached && one.ends > now
+            !one.commands.is_empty() && (!one.is_open || cut_off_until <= now) && one.ends > now
         };
-        let ready = server.connections.iter().enumerate().filter(|(_, one)| is_ready(one));
-        let ready: Vec<usize> = ready.map(|(at, _)| at).collect();
-        if !ready.is_empty() && server.paused_until.max(server.down_until) <= now {
-            let at = ready[self.draw(ready.len() as u64) as usize];
-            let connection = &mut self.servers[index].connections[at];
+        let mut ready = Vec::new();
+        for (seat, link) in self.links_of(index) {
+            let of_link = link.connections.iter().enumerate().filter(|(_, one)| is_ready(one));
+            ready.extend(of_link.map(|(at, _)| (seat, at)));
+        }
+        if !ready.is_empty() && idle_until <= now {
+            let (seat, at) = ready[self.draw(ready.len() as u64) as usize];
+            let connection = &mut self.link(seat).connections[at];
             let (command, is_heard) = (connection.commands.pop_front(), connection.is_open);
-            command.into_iter().for_each(|command| self.carry_out_command(index, command, is_heard));
+            command.into_iter().for_each(|command| self.carry_out_command(seat, command, is_heard));
         }
         self.keep_serving(index);
     }
 
-    fn carry_out_command(&mut self, index: usize, command: Command, is_heard: bool) {
-        self.tell(|| format!("server {index}: {command:?}{}", if is_heard { "" } else { ", late" }));
+    fn carry_out_command(&mut self, seat: Seat, command: Command, is_heard: bool) {
+        self.tell(|| format!("{seat:?}: {command:?}{}", if is_heard { "" } else { ", late" }));
         if !is_heard {
             self.count("command landed late");
         }
         let (now, mut is_made) = (self.now, true);
-        let server = &mut self.servers[index];
+        let server = &mut self.servers[seat.server];
         match command {
-            Command::Mark(marker) => server.contents.marker = marker,
-            Command::ReadMarker if is_heard => server.end_earlier(now),
+            Command::Mark(Some(marker)) => drop(server.contents.markers.insert(seat.partition, marker)),
+            Command::Mark(None) => drop(server.contents.markers.remove(&seat.partition)),
+            Command::ReadMarker if is_heard => self.link(seat).end_earlier(now),
             Command::ReadMarker => {}
             Command::Change { write, .. } => {
                 let key = self.history.key(write);
@@ -203,7 +234,7 @@ impl World {
             }
         }
         if is_heard {
-            self.hear(index, command, is_made);
+            self.hear(seat, command, is_made);
         }
     }
 

@@ -4,8 +4,8 @@ use sherwood_dispatch::{BatchEnd, Marker};
 use sherwood_model::ReplicaId;
 use sherwood_path::{Change, DuplicateEvent, DuplicateStep};
 
-use crate::events::{Event, KEYS, Key, TIMEOUT, Version, ms};
-use crate::servers::Command;
+use crate::events::{Event, KEYS, Key, TIMEOUT, Version, key, ms};
+use crate::servers::{Command, Seat};
 use crate::world::World;
 
 /// A step of a log at a duplicate.
@@ -23,66 +23,71 @@ pub(crate) enum Task {
         missing: usize,
         refused: Vec<u64>,
     },
-    /// A copy, which stores this key next.
-    Copy {
-        from: usize,
+    /// A copy, or the removal of what the server has if there is nothing to copy from, which comes
+    /// to this key next.
+    Fill {
+        from: Option<usize>,
         key: usize,
     },
 }
 
 impl World {
     /// Takes in a step of a log.
-    pub(crate) fn take_step(&mut self, index: usize, step: Step) {
-        self.tell(|| format!("server {index} is to do: {step:?}"));
-        if matches!(step, DuplicateStep::Inspect) {
-            self.servers[index].give_up_connection();
+    pub(crate) fn take_step(&mut self, seat: Seat, step: Step) {
+        self.tell(|| format!("{seat:?} is to do: {step:?}"));
+        if matches!(step, DuplicateStep::Inspect | DuplicateStep::Leave | DuplicateStep::Close) {
+            self.link(seat).give_up_connection();
         }
-        self.servers[index].steps.push_back(step);
-        self.begin_task(index);
-    }
-
-    /// Begins the next step at a server, if none is going on.
-    fn begin_task(&mut self, index: usize) {
-        if !matches!(self.servers[index].task, Task::None) {
+        if step == DuplicateStep::Close {
             return;
         }
-        let Some(step) = self.servers[index].steps.pop_front() else { return };
+        self.link(seat).steps.push_back(step);
+        self.begin_task(seat);
+    }
+
+    /// Begins the next step at a duplicate, if none is going on.
+    fn begin_task(&mut self, seat: Seat) {
+        if !matches!(self.link(seat).task, Task::None) {
+            return;
+        }
+        let Some(step) = self.link(seat).steps.pop_front() else { return };
         let (task, commands) = match step {
             DuplicateStep::Inspect => {
-                self.servers[index].connect();
+                self.link(seat).connect();
                 (Task::Inspection, vec![Command::ReadMarker])
             }
             DuplicateStep::Apply { marker, entries } => {
-                let commands = self.batch(
-                    index,
-                    marker,
-                    entries.iter().map(|entry| (entry.number, &entry.change.change)),
-                );
+                let changes = entries.iter().map(|entry| (entry.number, &entry.change.change));
+                let commands = self.batch(seat, marker, changes);
                 (Task::Batch { made: 0, missing: commands.len(), refused: Vec::new() }, commands)
             }
             DuplicateStep::Copy { from } => {
-                (Task::Copy { from: from.index(), key: 0 }, vec![Command::Mark(None)])
+                (Task::Fill { from: Some(from.index()), key: 0 }, vec![Command::Mark(None)])
+            }
+            DuplicateStep::Close => return,
+            DuplicateStep::Leave => {
+                self.link(seat).connect();
+                (Task::Fill { from: None, key: 0 }, vec![Command::Mark(None)])
             }
         };
-        let server = &mut self.servers[index];
-        server.tasks += 1;
-        server.task = task;
-        server.send(commands);
-        let patience = if server.is_down(self.now) { ms(2) } else { TIMEOUT };
-        let task = server.tasks;
-        self.plan(patience, Event::GiveUp { server: index, task });
-        self.keep_serving(index);
+        let link = self.link(seat);
+        link.tasks += 1;
+        link.task = task;
+        let task = link.tasks;
+        link.send(commands);
+        let patience = if self.servers[seat.server].is_down(self.now) { ms(2) } else { TIMEOUT };
+        self.plan(patience, Event::GiveUp { seat, task });
+        self.keep_serving(seat.server);
     }
 
     fn batch<'a>(
         &self,
-        index: usize,
+        seat: Seat,
         marker: Marker,
         changes: impl Iterator<Item = (u64, &'a Change<Version>)>,
     ) -> Vec<Command> {
-        let partition = index / self.duplicates.duplicates;
         let changes = changes.map(|(in_log, change)| {
-            let write = self.numbers[&(partition, in_log)];
+            let write = self.numbers[&(seat.partition, in_log)];
             assert!(*change == self.change(write), "entry {in_log} has the change of write {write}");
             Command::Change { write, in_log }
         });
@@ -95,11 +100,11 @@ impl World {
     }
 
     /// Takes in the answer to a command over the open connection.
-    pub(crate) fn hear(&mut self, index: usize, command: Command, is_made: bool) {
-        match (&mut self.servers[index].task, command) {
+    pub(crate) fn hear(&mut self, seat: Seat, command: Command, is_made: bool) {
+        let marker = self.servers[seat.server].contents.markers.get(&seat.partition).copied();
+        match (&mut self.link(seat).task, command) {
             (Task::Inspection, Command::ReadMarker) => {
-                let marker = self.servers[index].contents.marker;
-                self.end_task(index, DuplicateEvent::Inspected(Ok(marker)));
+                self.end_task(seat, DuplicateEvent::Inspected(Ok(marker)));
             }
             (Task::Batch { made, missing, refused }, Command::Mark(_) | Command::Change { .. }) => {
                 if let Command::Change { in_log, .. } = command {
@@ -112,70 +117,75 @@ impl World {
                 *missing -= 1;
                 if *missing == 0 {
                     let refused = std::mem::take(refused);
-                    self.end_task(index, DuplicateEvent::Applied(BatchEnd::Answered(&refused)));
+                    self.end_task(seat, DuplicateEvent::Applied(BatchEnd::Answered(&refused)));
                 }
             }
-            (Task::Copy { .. }, Command::Mark(_) | Command::Fill { .. }) => self.copy_next(index),
+            (Task::Fill { .. }, Command::Mark(_) | Command::Fill { .. }) => self.fill_next(seat),
             _ => {}
         }
     }
 
-    /// Copies one more key, or ends the copy.
-    fn copy_next(&mut self, index: usize) {
+    /// Copies or removes one more key of the partition, or ends the task.
+    fn fill_next(&mut self, seat: Seat) {
         let now = self.now;
-        let Task::Copy { from, key } = self.servers[index].task else { return };
-        if key == KEYS {
-            self.count("copy done");
-            return self.end_task(index, DuplicateEvent::Copied(true));
-        }
-        let source = &self.servers[from];
-        if source.paused_until.max(source.down_until).max(source.cut_off_until) > now {
+        let Task::Fill { from, key: next } = self.link(seat).task else { return };
+        let of_partition = |number: &usize| self.duplicates.partition(&key(*number)) == seat.partition;
+        let Some(key) = (next..KEYS).find(of_partition) else {
+            self.count(if from.is_some() { "copy done" } else { "duplicate left" });
+            let event =
+                if from.is_some() { DuplicateEvent::Copied(true) } else { DuplicateEvent::Left(true) };
+            return self.end_task(seat, event);
+        };
+        let source = from.map(|from| &self.servers[from]);
+        if source.is_some_and(|from| from.paused_until.max(from.down_until).max(from.cut_off_until) > now) {
             self.count("copy failed");
-            return self.end_task(index, DuplicateEvent::Copied(false));
+            return self.end_task(seat, DuplicateEvent::Copied(false));
         }
-        let write = source.contents.data.get(&key).copied();
-        let server = &mut self.servers[index];
-        server.task = Task::Copy { from, key: key + 1 };
-        server.send([Command::Fill { key, write }]);
-        self.keep_serving(index);
+        let write = source.and_then(|source| source.contents.data.get(&key).copied());
+        let link = self.link(seat);
+        link.task = Task::Fill { from, key: key + 1 };
+        link.send([Command::Fill { key, write }]);
+        self.keep_serving(seat.server);
     }
 
     /// Reports the end of a task, and begins the next one.
-    fn end_task(&mut self, index: usize, event: DuplicateEvent<'_>) {
-        self.servers[index].task = Task::None;
-        self.report(index, event);
-        self.begin_task(index);
+    fn end_task(&mut self, seat: Seat, event: DuplicateEvent<'_>) {
+        self.link(seat).task = Task::None;
+        self.report(seat, event);
+        self.begin_task(seat);
     }
 
-    fn report(&mut self, index: usize, event: DuplicateEvent<'_>) {
-        self.tell(|| format!("server {index}: {event:?}"));
-        let replica = ReplicaId::from_index(index);
-        self.drive(|machine, now, cache| machine.handle_duplicate(now, cache, replica, event));
+    fn report(&mut self, seat: Seat, event: DuplicateEvent<'_>) {
+        self.tell(|| format!("{seat:?}: {event:?}"));
+        let (partition, replica) = (seat.partition, ReplicaId::from_index(seat.server));
+        self.drive(|machine, now, cache| machine.handle_duplicate(now, cache, partition, replica, event));
     }
 
     /// Gives up a task that takes too long.
-    pub(crate) fn give_up_task(&mut self, index: usize, task: u64) {
-        let server = &self.servers[index];
-        if server.tasks == task && !matches!(server.task, Task::None) {
-            self.break_connection(index);
+    pub(crate) fn give_up_task(&mut self, seat: Seat, task: u64) {
+        let link = self.link(seat);
+        if link.tasks == task && !matches!(link.task, Task::None) {
+            self.break_connection(seat);
         }
     }
 
-    /// Ends the connection of a server, which the driver notices.
-    pub(crate) fn break_connection(&mut self, index: usize) {
-        if self.servers[index].open().is_none() {
+    /// Ends the connection of a duplicate, which the driver notices.
+    pub(crate) fn break_connection(&mut self, seat: Seat) {
+        let link = self.link(seat);
+        if link.open().is_none() {
             return;
         }
-        let task = std::mem::replace(&mut self.servers[index].task, Task::None);
-        self.servers[index].give_up_connection();
-        self.keep_serving(index);
+        let task = std::mem::replace(&mut link.task, Task::None);
+        link.give_up_connection();
+        self.keep_serving(seat.server);
         let (what, event) = match task {
             Task::None => ("idle connection broken", DuplicateEvent::Broken),
-            Task::Copy { .. } => ("copy failed", DuplicateEvent::Broken),
+            Task::Fill { from: Some(_), .. } => ("copy failed", DuplicateEvent::Broken),
+            Task::Fill { from: None, .. } => ("removal failed", DuplicateEvent::Left(false)),
             Task::Inspection => ("inspection failed", DuplicateEvent::Inspected(Err(()))),
             Task::Batch { made, .. } => ("batch broken", DuplicateEvent::Applied(BatchEnd::Broken(made))),
         };
         self.count(what);
-        self.report(index, event);
+        self.report(seat, event);
     }
 }

@@ -5,11 +5,13 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use sherwood_cache::{Access, AccessFlags, Cache, Options as CacheOptions, Partition, Value};
-use sherwood_dispatch::{BalanceChoice, CopiesChoice, DuplicateState, Options, ProbeOptions, RetryOptions};
+use sherwood_dispatch::{
+    BalanceChoice, CopiesChoice, DuplicateState, Layout, Options, ProbeOptions, RetryOptions,
+};
 use sherwood_model::{BackendId, Instant, Percent, SeededState, SplitMix64, Tags, TenantId};
 use sherwood_path::{
     Acknowledge, Action, AnswerCache, Backend, BackendOptions, Consistency, DuplicateOptions, Fetched, Rules,
-    WriteId,
+    WriteId, possible_layouts,
 };
 
 use crate::Seen;
@@ -17,7 +19,7 @@ use crate::calls::Call;
 use crate::clients::{Client, Read, Running, content};
 use crate::events::{Event, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
 use crate::history::History;
-use crate::servers::Server;
+use crate::servers::{Link, Seat, Server};
 
 const STEPS_MAX: u64 = 100_000;
 
@@ -48,8 +50,9 @@ pub(crate) struct World {
     pub(crate) options: BackendOptions,
     pub(crate) duplicates: DuplicateOptions,
     pub(crate) servers: Vec<Server>,
-    /// The writes that each server had when it was looked at last, while it is read.
-    were_read: Vec<Option<View>>,
+    pub(crate) links: BTreeMap<Seat, Link>,
+    /// The writes that each duplicate had when it was looked at last, while it is read.
+    were_read: BTreeMap<Seat, View>,
     pub(crate) history: History,
     /// The writes of this process by partition and number in the log.
     pub(crate) numbers: BTreeMap<(usize, u64), u64>,
@@ -80,7 +83,8 @@ impl World {
             machine: start(&options, now, seed),
             duplicates: options.duplicates.expect("they were drawn"),
             servers: (0..options.replicas).map(|_| Server::new()).collect(),
-            were_read: vec![None; options.replicas],
+            links: BTreeMap::new(),
+            were_read: BTreeMap::new(),
             options,
             random,
             history: History::default(),
@@ -145,10 +149,10 @@ impl World {
         match event {
             Event::Act(client) => self.act(client),
             Event::Serve(server) => self.serve(server),
-            Event::GiveUp { server, task } => self.give_up_task(server, task),
-            Event::Notice { server, connection } => {
-                if self.servers[server].opened == connection {
-                    self.break_connection(server);
+            Event::GiveUp { seat, task } => self.give_up_task(seat, task),
+            Event::Notice { seat, connection } => {
+                if self.link(seat).opened == connection {
+                    self.break_connection(seat);
                 }
             }
             Event::Read(call) => self.read(call),
@@ -158,6 +162,7 @@ impl World {
                 let is_up = server.down_until.max(server.paused_until).max(server.cut_off_until) <= self.now;
                 self.drive(|machine, now, cache| machine.handle_probe(now, cache, replica, is_up));
             }
+            Event::Change => self.change_layout(),
             Event::Fail(fault) => self.fail(fault),
             Event::Heal => self.heal(),
         }
@@ -187,7 +192,9 @@ impl World {
             Action::Cancel { attempt, .. } => self.give_up_call(attempt),
             Action::Probe { replica, .. } => self.plan(ms(1), Event::Probe(replica)),
             Action::Deliver { result, waiters, .. } => self.deliver(result, waiters),
-            Action::Duplicate { replica, step } => self.take_step(replica.index(), step),
+            Action::Duplicate { partition, replica, step } => {
+                self.take_step(Seat { server: replica.index(), partition }, step);
+            }
             Action::EndWrite { write, outcome, session, .. } => self.end_write(write, outcome, session),
             Action::StartWrite(_) => unreachable!("writes go to the logs"),
             Action::Announce(_) => unreachable!("no other node caches the values"),
@@ -198,22 +205,21 @@ impl World {
     fn check(&mut self) {
         let logs = self.machine.logs().expect("it has logs");
         for one in &logs.duplicates {
-            let (index, server) = (one.replica.index(), &self.servers[one.replica.index()]);
+            let seat = Seat { server: one.replica.index(), partition: one.partition };
             if one.state != DuplicateState::Current {
-                self.were_read[index] = None;
+                self.were_read.remove(&seat);
                 continue;
             }
+            let server = &self.servers[seat.server];
             if server.is_down(self.now) {
                 continue;
             }
-            let has = std::array::from_fn(|key| {
-                self.history.place(server.contents.data.get(&key).copied().unwrap_or(0))
-            });
-            if let Some(before) = self.were_read[index].replace(has) {
+            let has = self.places_at(seat);
+            if let Some(before) = self.were_read.insert(seat, has) {
                 let is_back = (0..KEYS).any(|key| has[key] < before[key]);
-                assert!(!is_back, "server {index} has {has:?} after {before:?}");
+                assert!(!is_back, "{seat:?} has {has:?} after {before:?}");
             }
-            self.check_cached(index, one.partition);
+            self.check_cached(seat);
         }
         let partitions = self.duplicates.partitions;
         assert!(logs.entries <= partitions * self.duplicates.entries_max);
@@ -228,17 +234,40 @@ impl World {
         );
     }
 
+    /// Returns the places of the writes that a server has of the keys of a partition.
+    fn places_at(&self, seat: Seat) -> View {
+        let data = &self.servers[seat.server].contents.data;
+        std::array::from_fn(|number| {
+            let is_in = self.duplicates.partition(&key(number)) == seat.partition;
+            let write = data.get(&number).copied().filter(|_| is_in);
+            self.history.place(write.unwrap_or(0))
+        })
+    }
+
     /// Checks that every cached value of a partition is that of a server which is read.
-    fn check_cached(&self, index: usize, partition: usize) {
+    fn check_cached(&self, seat: Seat) {
         let access = Access { flags: AccessFlags::SEE_ABSENT, ..Access::at(self.now) };
-        for number in (0..KEYS).filter(|number| self.duplicates.partition(&key(*number)) == partition) {
+        for number in (0..KEYS).filter(|number| self.duplicates.partition(&key(*number)) == seat.partition) {
             let cached = self.cache.peek(PARTITION, &key(number), &access, content);
-            let has = self.value_at(index, key(number));
+            let has = self.value_at(seat.server, key(number));
             assert!(
                 cached.is_none_or(|cached| cached == has),
-                "{cached:?} of key {number} is cached, and server {index} has {has:?}"
+                "{cached:?} of key {number} is cached, and {seat:?} has {has:?}"
             );
         }
+    }
+
+    /// Asks for another layout.
+    fn change_layout(&mut self) {
+        let configured = Layout {
+            partitions: self.duplicates.partitions as u16,
+            duplicates: self.duplicates.duplicates as u8,
+        };
+        let possible = possible_layouts(configured);
+        let layout = possible[self.draw(possible.len() as u64) as usize];
+        self.tell(|| format!("the layout is to be {layout}"));
+        self.count("layout changed");
+        self.drive(|machine, now, cache| machine.set_layout(now, cache, layout)).expect("it is possible");
     }
 
     /// Lets time pass until no fence is left, and checks that all is well in the end.
@@ -253,15 +282,19 @@ impl World {
         let logs = self.machine.logs().expect("it has logs");
         let mut duplicates = logs.duplicates.iter();
         assert!(duplicates.all(|one| (one.state, one.lag) == (DuplicateState::Current, 0)), "{logs:?}");
-        for of_partition in self.servers.chunks(self.duplicates.duplicates) {
-            let data = &of_partition[0].contents.data;
-            assert!(of_partition.iter().all(|other| other.contents.data == *data), "duplicates differ");
-        }
-        for (number, least) in self.history.acknowledged().into_iter().enumerate() {
-            let first = self.duplicates.partition(&key(number)) * self.duplicates.duplicates;
-            let has = self.servers[first].contents.data.get(&number).copied().unwrap_or(0);
-            let place = self.history.place(has);
-            assert!(place >= least, "key {number} has write {has} at place {place}, before {least}");
+        let layout = logs.layout.expect("it has one");
+        assert!(logs.is_settled, "{logs:?}");
+        let acknowledged = self.history.acknowledged();
+        for partition in 0..self.duplicates.partitions {
+            let holders = logs.duplicates.iter().filter(|one| one.partition == partition);
+            let has: Vec<View> =
+                holders.map(|one| self.places_at(Seat { server: one.replica.index(), partition })).collect();
+            assert_eq!(has.len(), usize::from(layout.duplicates));
+            assert!(has.iter().all(|other| *other == has[0]), "duplicates differ: {has:?}");
+            for number in (0..KEYS).filter(|number| self.duplicates.partition(&key(*number)) == partition) {
+                let (place, least) = (has[0][number], acknowledged[number]);
+                assert!(place >= least, "key {number} has the write at place {place}, before {least}");
+            }
         }
     }
 

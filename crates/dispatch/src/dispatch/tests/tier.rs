@@ -196,17 +196,16 @@ fn replica_that_is_not_read_any_more_hands_its_calls_to_others() {
 }
 
 #[test]
-fn replica_that_leaves_a_partition_keeps_its_calls_of_others() {
+fn replica_that_leaves_a_partition_ends_its_calls_and_gets_no_others() {
     let mut machine = machine(2, |_| ());
     hold(&mut machine, &[Some(0)]);
     machine.set_applied(at(0), 4, ReplicaId(0), Some(0));
     let (of_3, _) = call(&fetch_after(&mut machine, 0, 0, ("a", 1)));
-    machine.handle_fetch_from(at(0), Holders::Partition(4), &Demand::default(), [("b", 2)], 0);
-    let (of_4, _) = call(&drain(&mut machine));
     machine.remove_holder(at(1), 3, ReplicaId(0));
-    let actions = drain(&mut machine);
-    assert_eq!(super::plans::cancelled(&actions, CancelReason::Outdated), [of_3]);
-    assert_eq!(deliveries(&reply(&mut machine, 2, of_4, Reply::Ok(vec![None])))[0].0, "b");
+    assert_eq!(drain(&mut machine), []);
+    assert_eq!(deliveries(&reply(&mut machine, 2, of_3, Reply::Ok(vec![None])))[0].0, "a");
+    machine.handle_fetch_from(at(2), Holders::Partition(4), &Demand::default(), [("b", 2)], 0);
+    assert_eq!(call(&drain(&mut machine)).1, ReplicaId(0), "it still holds the other one");
     let refused = error(&fetch_after(&mut machine, 3, 0, ("c", 3)));
     assert!(matches!(refused, FetchError::Unavailable { replicas: 0, .. }), "{refused:?}");
 }

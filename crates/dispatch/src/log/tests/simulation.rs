@@ -133,6 +133,9 @@ impl World {
                 LogAction::Abandon(number) => assert!(self.abandoned.insert(number), "seed {}", self.seed),
                 LogAction::Settle(entry, true) => self.settled[entry.key as usize] = entry.number,
                 LogAction::Settle(_, false) => {}
+                LogAction::Close(_) | LogAction::Retire(_) | LogAction::Leave(_) => {
+                    unreachable!("no duplicate leaves")
+                }
             }
         }
     }

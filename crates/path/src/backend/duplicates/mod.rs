@@ -1,5 +1,6 @@
 //! Replicated stores: partitions of keys, each with a log of its changes and equal duplicates.
 
+mod layout;
 mod parked;
 mod reads;
 mod session;
@@ -12,12 +13,14 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use sherwood_dispatch::{Acknowledge, Holders, Log, LogCounts, LogOptions, LogRefused};
+use sherwood_dispatch::{Acknowledge, Layout, Log, LogCounts, LogOptions, LogRefused};
 use sherwood_model::{Instant, PartitionId, ReplicaId, SeededState};
 
 use super::change::Change;
 use super::running::LoggedWrite;
 use crate::WriteId;
+use layout::Place;
+pub use layout::{LayoutError, possible_layouts};
 use parked::ParkedReads;
 pub use session::{Consistency, Session, SessionError};
 pub use standing::{DuplicateStanding, LogsStanding};
@@ -34,7 +37,7 @@ const START_MAX: Duration = Duration::from_secs(10);
 const PARTITION_SEED: u64 = 0;
 
 /// Settings of a replicated store: its replicas are the duplicates of the first partition, followed
-/// by those of the second, and so on.
+/// by those of the second, and so on. Each of these partitions has a log, whatever the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DuplicateOptions {
     /// Number of partitions of the keys, at least 1.
@@ -58,20 +61,9 @@ impl DuplicateOptions {
         partition_of(key, self.partitions)
     }
 
-    /// Returns the replicas that have a partition.
-    fn holders(&self, partition: usize) -> Holders {
-        let first = ReplicaId::from_index(partition * self.duplicates);
-        Holders::Ring { first, copies: self.duplicates as u16 }
-    }
-
-    /// Returns the partition and the duplicate of a replica; none if there is no such replica.
-    fn duplicate(&self, replica: ReplicaId) -> Option<(usize, usize)> {
-        let place = (replica.index() / self.duplicates, replica.index() % self.duplicates);
-        (place.0 < self.partitions).then_some(place)
-    }
-
-    fn replica(&self, partition: usize, duplicate: usize) -> ReplicaId {
-        ReplicaId::from_index(partition * self.duplicates + duplicate)
+    /// Returns the configured layout.
+    fn layout(&self) -> Layout {
+        Layout { partitions: self.partitions as u16, duplicates: self.duplicates as u8 }
     }
 
     /// Returns the options of each partition's log, of a backend with this timeout. A change may
@@ -105,6 +97,10 @@ pub fn partition_of(key: &[u8], partitions: usize) -> usize {
 pub(super) struct Duplicates<K, V, W> {
     options: DuplicateOptions,
     logs: Vec<Log<K, Logged<V>>>,
+    /// The replicas of each log.
+    places: Vec<Place>,
+    /// The layout that the store has, or is on its way to.
+    target: Layout,
     /// Number of changes that were appended to all logs so far.
     stamp: u64,
     /// Writes that are not acknowledged, by partition and number in its log.
@@ -127,15 +123,19 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
         let log = || Log::new(options.log(acknowledge, timeout), options.epoch, now, hash);
         // Their first steps are taken when they are woken up, at once.
         let dues = (0..options.partitions).map(|partition| (now, partition)).collect();
-        Self {
+        let mut duplicates = Self {
             options,
             logs: (0..options.partitions).map(|_| log()).collect(),
+            places: (0..options.partitions).map(|of| Place::new(options.layout(), of)).collect(),
+            target: options.layout(),
             stamp: 0,
             writes: HashMap::with_hasher(hash),
             dues,
             due_of: vec![Some(now); options.partitions],
             parked: ParkedReads::default(),
-        }
+        };
+        (0..options.partitions).for_each(|partition| duplicates.ask_candidates(now, partition));
+        duplicates
     }
 
     /// Checks if a change of this size could be appended to the log of a key.
@@ -170,6 +170,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
     /// True if a duplicate that is read may not have the last change of the key.
     pub(super) fn is_unsettled(&self, key: &K) -> bool {
         self.logs[self.options.partition(key.as_ref())].unsettled(key).is_some()
+    }
+
+    /// Returns the number of a replica in the log of a partition; none if it is not one of its
+    /// duplicates.
+    fn duplicate(&self, partition: usize, replica: ReplicaId) -> Option<usize> {
+        self.places.get(partition)?.replicas.iter().position(|known| *known == replica)
     }
 
     /// Returns the logs whose wake-up is due, or the next one.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::hash::Hash;
 
-use sherwood_dispatch::{FetchError, Waiters};
+use sherwood_dispatch::{FetchError, Holders, Waiters};
 use sherwood_model::{Demand, Instant};
 
 use super::parked::ParkedRead;
@@ -76,7 +76,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             let (partition, after) = duplicates.needed(&key.key, session);
             let demand = Demand { after, ..*demand };
             if duplicates.logs[partition].is_readable(after) || duplicates.parked.len() >= most {
-                PlacedFetch::add(&mut fetches, duplicates.options.holders(partition), after, key, waiter);
+                let holders = Holders::Partition(partition as u32);
+                PlacedFetch::add(&mut fetches, holders, after, key, waiter);
             } else {
                 let expires_at = now + timeout;
                 duplicates.parked.0.push_back(ParkedRead {
@@ -102,7 +103,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         if !parked.iter().any(may_go) {
             return;
         }
-        let holders = duplicates.options.holders(partition);
+        let holders = Holders::Partition(partition as u32);
         let (ready, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(parked).into_iter().partition(may_go);
         *parked = rest;
         for ParkedRead { key, waiter, demand, asked_at, .. } in ready {

@@ -1,6 +1,6 @@
 //! The logs and duplicates of a replicated store, as an operator sees them.
 
-use sherwood_dispatch::{DuplicateState, LogCounts};
+use sherwood_dispatch::{DuplicateState, Layout, LogCounts};
 use sherwood_model::ReplicaId;
 
 /// A duplicate of a replicated store.
@@ -27,6 +27,10 @@ pub struct LogsStanding {
     pub bytes: u64,
     /// Counts since the start.
     pub counts: LogCounts,
-    /// The duplicates, in the order of the replicas.
+    /// The layout that the store has, or is on its way to; none if there are no logs.
+    pub layout: Option<Layout>,
+    /// True if it has that layout.
+    pub is_settled: bool,
+    /// The duplicates, by partition.
     pub duplicates: Vec<DuplicateStanding>,
 }

@@ -16,7 +16,8 @@ pub struct Logged<V> {
     pub(super) stamp: u64,
 }
 
-/// An instruction about one duplicate. The steps of a duplicate are carried out in their order.
+/// An instruction about one duplicate, that is a replica as the place of one partition: the others
+/// that it has are not touched. The steps of a duplicate are carried out in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DuplicateStep<K, V> {
     /// Record the marker there and then make the changes, in their order, over the one connection
@@ -36,6 +37,11 @@ pub enum DuplicateStep<K, V> {
         /// The replica to read from.
         from: ReplicaId,
     },
+    /// Close the connection.
+    Close,
+    /// Close the connection, and remove the marker and then the keys of the partition. Report with
+    /// [`DuplicateEvent::Left`].
+    Leave,
 }
 
 /// The end of a step at a duplicate, or of its connection.
@@ -49,4 +55,6 @@ pub enum DuplicateEvent<'a> {
     Inspected(Result<Option<Marker>, ()>),
     /// The copy has ended; false if it has failed.
     Copied(bool),
+    /// The marker and the keys are removed; false if that has failed.
+    Left(bool),
 }

@@ -3,7 +3,7 @@
 use std::hash::Hash;
 
 use sherwood_cache::Access;
-use sherwood_dispatch::{LogAction, LogEntry};
+use sherwood_dispatch::{DuplicateState, LogAction, LogEntry};
 use sherwood_model::{Instant, ReplicaId};
 
 use super::{DuplicateEvent, DuplicateStanding, DuplicateStep, Duplicates, Logged, LogsStanding};
@@ -17,13 +17,20 @@ use crate::{WriteId, WriteOutcome};
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
     fn standing(&self) -> LogsStanding {
-        let mut all = LogsStanding { counts: self.counts(), ..LogsStanding::default() };
+        let is_settled = self.places.iter().all(|place| place.is_settled);
+        let (layout, counts) = (Some(self.target), self.counts());
+        let mut all = LogsStanding { layout, is_settled, counts, ..LogsStanding::default() };
         for (partition, log) in self.logs.iter().enumerate() {
             let (entries, bytes) = log.held();
             (all.entries, all.bytes) = (all.entries + entries, all.bytes + bytes);
-            all.duplicates.extend(log.standing().enumerate().map(|(duplicate, (state, lag))| {
-                let replica = self.options.replica(partition, duplicate);
-                DuplicateStanding { replica, partition, state, lag, last: log.last() }
+            let of_log = self.places[partition].replicas.iter().zip(log.standing());
+            let present = of_log.filter(|(_, (state, _))| *state != DuplicateState::Gone);
+            all.duplicates.extend(present.map(|(&replica, (state, lag))| DuplicateStanding {
+                replica,
+                partition,
+                state,
+                lag,
+                last: log.last(),
             }));
         }
         all
@@ -31,35 +38,39 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
 }
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
-    /// Takes in what has happened at a duplicate. Ignored if the store has no such replica.
+    /// Takes in what has happened at a replica as a duplicate of a partition. Ignored if it is not
+    /// one.
     pub fn handle_duplicate(
         &mut self,
         now: Instant,
         cache: &impl AnswerCache<V>,
+        partition: usize,
         replica: ReplicaId,
         event: DuplicateEvent<'_>,
     ) {
         self.advance(now, cache);
         let Some(duplicates) = &mut self.duplicates else { return };
-        let Some((partition, duplicate)) = duplicates.options.duplicate(replica) else { return };
+        let Some(duplicate) = duplicates.duplicate(partition, replica) else { return };
+        if let DuplicateEvent::Inspected(Ok(Some(marker))) = event {
+            duplicates.take_marker(now, partition, marker);
+        }
         let log = &mut duplicates.logs[partition];
         match event {
             DuplicateEvent::Applied(end) => log.handle_applied(now, duplicate, end),
             DuplicateEvent::Broken => log.handle_broken(now, duplicate),
             DuplicateEvent::Inspected(marker) => log.handle_inspected(now, duplicate, marker),
             DuplicateEvent::Copied(is_done) => log.handle_copied(now, duplicate, is_done),
+            DuplicateEvent::Left(is_done) => log.handle_left(now, duplicate, is_done),
         }
         self.carry_out_log(now, cache, partition);
         self.keep_answers(now, cache);
     }
 
-    /// Returns the write that waits for a change at a replica, to report an error of the change
+    /// Returns the write that waits for a change of a partition, to report an error of the change
     /// with; none if it has ended.
     #[must_use]
-    pub fn write_of(&self, replica: ReplicaId, number: u64) -> Option<WriteId> {
-        let duplicates = self.duplicates.as_ref()?;
-        let (partition, _) = duplicates.options.duplicate(replica)?;
-        duplicates.writes.get(&(partition, number)).copied()
+    pub fn write_of(&self, partition: usize, number: u64) -> Option<WriteId> {
+        self.duplicates.as_ref()?.writes.get(&(partition, number)).copied()
     }
 
     /// Returns the state of the logs and duplicates; none if the store has none.
@@ -96,9 +107,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
 
     /// Has no replica of a replicated store read before its log says so.
     pub(in crate::backend) fn wait_for_logs(&mut self, now: Instant) {
-        if self.duplicates.is_some() {
-            let replicas = (0..self.options.replicas).map(ReplicaId::from_index);
-            replicas.for_each(|replica| self.dispatch.set_applied(now, replica, None));
+        let Some(duplicates) = &self.duplicates else { return };
+        for (partition, place) in duplicates.places.iter().enumerate() {
+            for &replica in &place.replicas {
+                self.dispatch.set_applied(now, partition as u32, replica, None);
+            }
         }
     }
 
@@ -114,27 +127,39 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     /// Carries out what follows from an input of a log.
-    fn carry_out_log(&mut self, now: Instant, cache: &impl AnswerCache<V>, partition: usize) {
+    pub(super) fn carry_out_log(&mut self, now: Instant, cache: &impl AnswerCache<V>, partition: usize) {
         self.check_due_next();
-        while let Some(duplicates) = &mut self.duplicates
-            && let Some(action) = duplicates.logs[partition].poll_action()
-        {
-            let replica = |duplicate| duplicates.options.replica(partition, duplicate);
+        while let Some(duplicates) = &mut self.duplicates {
+            duplicates.follow_target(now, partition);
+            let Some(action) = duplicates.logs[partition].poll_action() else { break };
+            let replica = |duplicate: usize| duplicates.places[partition].replicas[duplicate];
             match action {
                 LogAction::Apply { duplicate, marker, entries } => {
-                    let (replica, step) = (replica(duplicate), DuplicateStep::Apply { marker, entries });
-                    self.actions.push_back(Action::Duplicate { replica, step });
+                    let step = DuplicateStep::Apply { marker, entries };
+                    let replica = replica(duplicate);
+                    self.actions.push_back(Action::Duplicate { partition, replica, step });
                 }
                 LogAction::Inspect(duplicate) => {
                     let (replica, step) = (replica(duplicate), DuplicateStep::Inspect);
-                    self.actions.push_back(Action::Duplicate { replica, step });
+                    self.actions.push_back(Action::Duplicate { partition, replica, step });
                 }
                 LogAction::Copy { from, to } => {
                     let (replica, step) = (replica(to), DuplicateStep::Copy { from: replica(from) });
-                    self.actions.push_back(Action::Duplicate { replica, step });
+                    self.actions.push_back(Action::Duplicate { partition, replica, step });
+                }
+                LogAction::Close(duplicate) => {
+                    let (replica, step) = (replica(duplicate), DuplicateStep::Close);
+                    self.actions.push_back(Action::Duplicate { partition, replica, step });
+                }
+                LogAction::Retire(duplicate) => {
+                    self.dispatch.remove_holder(now, partition as u32, replica(duplicate));
+                }
+                LogAction::Leave(duplicate) => {
+                    let (replica, step) = (replica(duplicate), DuplicateStep::Leave);
+                    self.actions.push_back(Action::Duplicate { partition, replica, step });
                 }
                 LogAction::Read { duplicate, applied } => {
-                    self.dispatch.set_applied(now, replica(duplicate), applied);
+                    self.dispatch.set_applied(now, partition as u32, replica(duplicate), applied);
                 }
                 LogAction::Acknowledge(number, is_made) => {
                     let outcome = if is_made { WriteOutcome::Acknowledged } else { WriteOutcome::NotDone };

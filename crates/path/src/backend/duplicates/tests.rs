@@ -72,7 +72,7 @@ impl Store {
     }
 
     fn event(&mut self, ms: u64, replica: usize, event: DuplicateEvent<'_>) {
-        self.machine.handle_duplicate(at(ms), &self.cached, ReplicaId::from_index(replica), event);
+        self.machine.handle_duplicate(at(ms), &self.cached, 0, ReplicaId::from_index(replica), event);
     }
 
     fn applied(&mut self, ms: u64, replica: usize) {
@@ -134,7 +134,7 @@ fn write_goes_to_all_duplicates_and_the_cache_keeps_it_once_they_have_it() {
         let Action::Duplicate { replica: to, step: DuplicateStep::Apply { marker, entries } } = step else {
             panic!("{step:?}")
         };
-        assert_eq!((to.index(), *marker), (replica, Marker { epoch: 7, sent: 1, applied: 0 }));
+        assert_eq!((to.index(), *marker), (replica, Marker { epoch: 7, sent: 1, applied: 0, layout: None }));
         assert_eq!((entries[0].key, &entries[0].change.change), ("k", &Change::Put("new")));
     }
     store.applied(101, 0);
