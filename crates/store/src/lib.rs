@@ -62,7 +62,7 @@ mod synthetic;
 pub use compute::{BytesOfKey, ValueBytes};
 pub use duplicate::{
     Applied, ChangeConnection, Copied, CopyConnection, Duplicate, Item, ItemPage, KeyChange, KeyPages,
-    MARKER_KEY, PAGE_KEYS_MAX, copy,
+    KeyPartition, MARKER_KEY, PAGE_KEYS_MAX, clear, copy, is_marker,
 };
 pub use embedded::{open, open_compute};
 pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};

@@ -30,7 +30,8 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             Some((_, held)) => std::mem::replace(held, applied).is_some(),
             None => {
                 known.partitions.push((partition, applied));
-                false
+                // Calls from before it left the partition may be under way.
+                true
             }
         };
         if was_read && applied.is_none() {

@@ -176,9 +176,14 @@ impl Duplicate {
         }
     }
 
+    /// Returns true if it belongs to the log and was read, or was there from the start.
+    pub(super) fn was_complete(&self) -> bool {
+        self.state.is_member() && !self.is_new && !self.is_candidate
+    }
+
     /// Returns true if an entry that it has applied counts as applied.
     pub(super) fn is_voter(&self) -> bool {
-        self.state.is_member() && !self.is_new && !self.is_candidate && self.leaves_after.is_none()
+        self.was_complete() && self.leaves_after.is_none()
     }
 
     /// Returns the number up to which its marker says that all entries are applied.

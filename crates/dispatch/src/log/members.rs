@@ -54,20 +54,32 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     }
 
     /// Takes a duplicate out of the log, once the markers of all others say that they have every
-    /// entry which is acknowledged by now. From now on it does not count for acknowledgements.
+    /// entry which is acknowledged by now. From now on it does not count for acknowledgements. It
+    /// stays if one of the others is not read any more before that.
     /// [`LogAction::Retire`] follows, and [`LogAction::Leave`] when reads that were sent to it before
     /// have ended; report with [`handle_left`](Self::handle_left).
     pub fn leave(&mut self, now: Instant, duplicate: usize) {
         self.duplicates[duplicate].leaves_after = Some(self.acknowledged);
+        // One that has just been lost, unnoticed, does not answer a new marker.
+        for one in &mut self.duplicates {
+            if one.is_voter() {
+                one.marker = None;
+            }
+        }
         self.advance(now);
     }
 
     /// Takes out the duplicates that may leave.
     pub(super) fn let_leave(&mut self, now: Instant) {
-        let recorded = self.voters().map(Duplicate::recorded).min().unwrap_or(0);
+        if self.voters().any(|one| one.state != DuplicateState::Current) {
+            let stay = self.duplicates.iter_mut().filter(|one| one.was_complete());
+            return stay.for_each(|one| one.leaves_after = None);
+        }
+        let markers: Option<Vec<u64>> = self.voters().map(|one| Some(one.marker?.applied)).collect();
+        let recorded = markers.and_then(|applied| applied.into_iter().min());
         for duplicate in 0..self.duplicates.len() {
             let one = &self.duplicates[duplicate];
-            let may_leave = one.leaves_after.is_some_and(|after| one.is_new || recorded >= after);
+            let may_leave = one.leaves_after.is_some_and(|after| one.is_new || recorded >= Some(after));
             if one.state.is_member() && may_leave {
                 let one = &mut self.duplicates[duplicate];
                 (one.state, one.in_flight) = (DuplicateState::Leaving, None);
@@ -76,6 +88,12 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
                 self.actions.push_back(LogAction::Retire(duplicate));
             }
         }
+    }
+
+    /// Has the reads fail that are under way at a duplicate which leaves: it may have lost its data.
+    pub(super) fn fail_reads_of_leaving(&mut self, duplicate: usize) {
+        self.actions.push_back(LogAction::Read { duplicate, applied: None });
+        self.actions.push_back(LogAction::Retire(duplicate));
     }
 
     /// Takes in that the records of a duplicate that has left are removed there; false if that has

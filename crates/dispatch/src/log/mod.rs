@@ -273,6 +273,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Takes the end of a batch. Ignored if none is in flight.
     pub fn handle_applied(&mut self, now: Instant, duplicate: usize, end: BatchEnd<'_>) {
         let one = &mut self.duplicates[duplicate];
+        if one.state == DuplicateState::Leaving && matches!(end, BatchEnd::Broken(_)) {
+            return self.fail_reads_of_leaving(duplicate);
+        }
         let Some(last) = one.in_flight.take() else { return };
         let made = match end {
             BatchEnd::Answered(refused) => refused.first().map_or(last, |first| first - 1),
@@ -301,6 +304,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     pub fn handle_broken(&mut self, now: Instant, duplicate: usize) {
         use DuplicateState::{Copying, Found};
         let state = self.duplicates[duplicate].state;
+        if state == DuplicateState::Leaving {
+            self.fail_reads_of_leaving(duplicate);
+        }
         if state.is_written() || matches!(state, Found | Copying { .. }) {
             self.lose(duplicate);
             self.advance(now);

@@ -107,12 +107,13 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// repaired: none is left to copy from. It makes the changes again that the log still has.
     fn adopt_if_all_differ(&mut self) {
         let waits = |one: &Duplicate| matches!(one.state, DuplicateState::Copying { from: None, .. });
-        if !self.is_open || !self.voters().all(waits) {
+        let mut all = self.duplicates.iter().filter(|one| one.was_complete());
+        if !self.is_open || !all.all(waits) {
             return;
         }
-        let voters = self.duplicates.iter_mut().enumerate();
-        let voters = voters.filter(|(_, one)| one.is_voter());
-        let latest = voters.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
+        let all = self.duplicates.iter_mut().enumerate();
+        let all = all.filter(|(_, one)| one.was_complete());
+        let latest = all.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
         if let Some((_, one)) = latest {
             one.applied = self.entries.first() - 1;
             (one.state, one.due, one.differs) = (DuplicateState::Behind, Instant::NEVER, false);

@@ -53,7 +53,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Acknowledges the entries that enough duplicates have applied.
     fn acknowledge(&mut self) {
-        let current = || self.duplicates.iter().filter(|one| one.state == DuplicateState::Current);
+        let current = || self.voters().filter(|one| one.state == DuplicateState::Current);
         let Some(furthest) = current().map(|one| one.applied).max() else { return };
         let until = match self.options.acknowledge {
             Acknowledge::First => furthest,

@@ -1,62 +1,61 @@
 //! Carries out the steps of a replicated store: a task for each duplicate, with its one connection
 //! for changes.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sherwood_dispatch::{BatchEnd, LogEntry, Marker};
 use sherwood_model::ReplicaId;
-use sherwood_path::{Change, DuplicateEvent, DuplicateStep, Logged};
-use sherwood_store::{Applied, ChangeConnection, Duplicate, Found, KeyChange, StoreError, copy};
+use sherwood_path::{Change, DuplicateEvent, DuplicateStep, Logged, partition_of};
+use sherwood_store::{
+    Applied, ChangeConnection, Copied, Duplicate, Found, KeyChange, KeyPartition, StoreError, clear, copy,
+};
 use tokio::sync::mpsc;
 
-use crate::backend::BackendDriver;
+use crate::backend::{BackendDriver, lock};
 
 type Step = DuplicateStep<Bytes, Found>;
 type Entries = Vec<LogEntry<Bytes, Logged<Found>>>;
 type Connection = Option<Box<dyn ChangeConnection>>;
+/// A partition, and a replica as its duplicate.
+type Place = (usize, ReplicaId);
 
-/// The steps of each replica that its task has not carried out: a batch or an inspection, and a
-/// copy at most. None for a store without duplicates.
-pub(crate) struct DuplicateSteps(Vec<mpsc::UnboundedSender<Step>>);
-
-impl DuplicateSteps {
-    /// Creates the queues of this many replicas, and what their tasks read.
-    pub(super) fn new(replicas: usize) -> (Self, Vec<mpsc::UnboundedReceiver<Step>>) {
-        let (senders, steps) = (0..replicas).map(|_| mpsc::unbounded_channel()).unzip();
-        (Self(senders), steps)
-    }
-
-    /// Returns true if the store has duplicates.
-    pub(super) fn are_any(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    /// Gives a step to the task of a replica. Steps of one replica are carried out in the order of
-    /// these calls.
-    pub(super) fn push(&self, replica: ReplicaId, step: Step) {
-        if let Some(steps) = self.0.get(replica.index()) {
-            let _ = steps.send(step);
-        }
-    }
-}
+/// The queues of the tasks of all duplicates, by partition and replica. Each has a batch or an
+/// inspection, and a copy or a removal, that its task has not carried out.
+#[derive(Default)]
+pub(super) struct DuplicateSteps(Mutex<HashMap<(usize, ReplicaId), mpsc::UnboundedSender<Step>>>);
 
 impl BackendDriver {
-    /// Carries out the steps of one replica, until the runtime ends.
-    pub(super) async fn serve_duplicate(
+    /// Gives a step to the task of a duplicate, which is started with its first step. Steps of one
+    /// duplicate are carried out in the order of these calls.
+    pub(super) fn take_step(self: &Arc<Self>, partition: usize, replica: ReplicaId, step: Step) {
+        let mut tasks = lock(&self.steps.0);
+        let task = tasks.entry((partition, replica)).or_insert_with(|| {
+            let (sender, steps) = mpsc::unbounded_channel();
+            self.runtime.spawn(Arc::clone(self).serve_duplicate(partition, replica, steps));
+            sender
+        });
+        let _ = task.send(step);
+    }
+
+    /// Carries out the steps of one duplicate, until the runtime ends.
+    async fn serve_duplicate(
         self: Arc<Self>,
+        partition: usize,
         replica: ReplicaId,
         mut steps: mpsc::UnboundedReceiver<Step>,
     ) {
         let store = Arc::clone(&self.replicas[replica.index()]);
         let Some(duplicate) = store.as_duplicate() else { return };
+        let place = (partition, replica);
         let mut connection: Connection = None;
         loop {
             let step = tokio::select! {
                 step = steps.recv() => step,
                 () = ended(&mut connection) => {
                     connection = None;
-                    self.tell(replica, DuplicateEvent::Broken);
+                    self.tell(place, DuplicateEvent::Broken);
                     continue;
                 }
             };
@@ -64,7 +63,7 @@ impl BackendDriver {
                 None => return,
                 Some(Step::Inspect) => {
                     connection = None;
-                    let inspected = inspect(duplicate).await;
+                    let inspected = inspect(duplicate, partition as u32).await;
                     let marker = inspected.as_ref().map(|(_, marker)| *marker).map_err(|_| ());
                     match inspected {
                         Ok((opened, _)) => connection = Some(opened),
@@ -73,30 +72,37 @@ impl BackendDriver {
                             tracing::error!(backend = self.name, store = store.name(), "{error}");
                         }
                     }
-                    self.tell(replica, DuplicateEvent::Inspected(marker));
+                    self.tell(place, DuplicateEvent::Inspected(marker));
                 }
                 Some(Step::Apply { marker, entries }) => {
-                    self.apply(replica, &mut connection, marker, entries).await;
+                    self.apply(place, &mut connection, marker, entries).await;
                 }
-                Some(Step::Copy { from }) => self.copy(replica, from).await,
+                Some(Step::Copy { from }) => self.copy(place, from).await,
+                Some(Step::Close) => connection = None,
+                Some(Step::Leave) => {
+                    connection = None;
+                    self.clear(place, duplicate).await;
+                }
             }
         }
     }
 
-    fn tell(self: &Arc<Self>, replica: ReplicaId, event: DuplicateEvent<'_>) {
-        self.drive(|state, now, cache| state.machine.handle_duplicate(now, cache, replica, event));
+    fn tell(self: &Arc<Self>, (partition, replica): Place, event: DuplicateEvent<'_>) {
+        self.drive(|state, now, cache| {
+            state.machine.handle_duplicate(now, cache, partition, replica, event);
+        });
     }
 
     /// Has a duplicate make the changes of a batch.
     async fn apply(
         self: &Arc<Self>,
-        replica: ReplicaId,
+        place: Place,
         connection: &mut Connection,
         marker: Marker,
         entries: Entries,
     ) {
         let Some(open) = connection else {
-            return self.tell(replica, DuplicateEvent::Applied(BatchEnd::Broken(0)));
+            return self.tell(place, DuplicateEvent::Applied(BatchEnd::Broken(0)));
         };
         let numbers: Vec<u64> = entries.iter().map(|entry| entry.number).collect();
         let changes = entries.into_iter().map(|LogEntry { key, change, .. }| KeyChange {
@@ -109,64 +115,84 @@ impl BackendDriver {
         match open.apply(marker.to_string().into(), changes.collect()).await {
             Applied::Answered(refused) => {
                 let refused = refused.into_iter().map(|(at, error)| (numbers[at], error));
-                self.tell_answered(replica, refused.collect());
+                self.tell_answered(place, refused.collect());
             }
             // Without a change to refuse, only a new connection tells what the server has.
             Applied::Unmarked(error) if !numbers.is_empty() => {
                 let refused = numbers.into_iter().map(|number| (number, error.clone()));
-                self.tell_answered(replica, refused.collect());
+                self.tell_answered(place, refused.collect());
             }
             Applied::Unmarked(error) => {
                 *connection = None;
                 self.errors.failed(self, &error);
-                self.tell(replica, DuplicateEvent::Applied(BatchEnd::Broken(0)));
+                self.tell(place, DuplicateEvent::Applied(BatchEnd::Broken(0)));
             }
             Applied::Broken { made, error } => {
                 *connection = None;
                 self.errors.failed(self, &error);
                 let made = made.checked_sub(1).map_or(0, |last| numbers[last]);
-                self.tell(replica, DuplicateEvent::Applied(BatchEnd::Broken(made)));
+                self.tell(place, DuplicateEvent::Applied(BatchEnd::Broken(made)));
             }
         }
     }
 
     /// Reports a batch of which these changes were refused.
-    fn tell_answered(self: &Arc<Self>, replica: ReplicaId, refused: Vec<(u64, StoreError)>) {
+    fn tell_answered(self: &Arc<Self>, place: Place, refused: Vec<(u64, StoreError)>) {
         refused.iter().for_each(|(_, error)| self.errors.failed(self, error));
         let numbers: Vec<u64> = refused.iter().map(|(number, _)| *number).collect();
+        let (partition, replica) = place;
         self.drive(|state, now, cache| {
             for (number, error) in refused {
-                let write = state.machine.write_of(replica, number);
+                let write = state.machine.write_of(partition, number);
                 if let Some(pending) = write.and_then(|write| state.writes.get_mut(&write)) {
                     pending.note_refused(error);
                 }
             }
             let event = DuplicateEvent::Applied(BatchEnd::Answered(&numbers));
-            state.machine.handle_duplicate(now, cache, replica, event);
+            state.machine.handle_duplicate(now, cache, partition, replica, event);
         });
     }
 
-    /// Makes the contents of a replica equal to those of another one.
-    async fn copy(self: &Arc<Self>, replica: ReplicaId, from: ReplicaId) {
+    /// Makes the contents of a partition at a replica equal to those at another one.
+    async fn copy(self: &Arc<Self>, place: Place, from: ReplicaId) {
+        let (partition, replica) = place;
         let stores = [from, replica].map(|of| Arc::clone(&self.replicas[of.index()]));
         let [Some(source), Some(filled)] = stores.each_ref().map(|store| store.as_duplicate()) else {
-            return self.tell(replica, DuplicateEvent::Copied(false));
+            return self.tell(place, DuplicateEvent::Copied(false));
         };
-        let names = (source.name(), filled.name());
-        tracing::info!(backend = self.name, from = names.0, to = names.1, "a duplicate is copied");
-        let copied = copy(source, filled).await;
+        let (from, to) = (source.name(), filled.name());
+        tracing::info!(backend = self.name, partition, from, to, "a duplicate is copied");
+        let has = |key: &[u8]| self.is_of_partition(key, partition);
+        let copied = copy(source, filled, &KeyPartition { number: partition as u32, has: &has }).await;
         match &copied {
-            Ok(copied) => tracing::info!(
+            Ok(Copied { items, removed }) => tracing::info!(
                 backend = self.name,
-                items = copied.items,
-                removed = copied.removed,
-                "{} has the contents of {}",
-                names.1,
-                names.0
+                partition,
+                items,
+                removed,
+                "{to} has the contents of {from}"
             ),
             Err(error) => self.errors.failed(self, error),
         }
-        self.tell(replica, DuplicateEvent::Copied(copied.is_ok()));
+        self.tell(place, DuplicateEvent::Copied(copied.is_ok()));
+    }
+
+    /// Removes the contents of a partition at a replica that is no duplicate of it any more.
+    async fn clear(self: &Arc<Self>, place: Place, duplicate: &dyn Duplicate) {
+        let (partition, store) = (place.0, duplicate.name());
+        let has = |key: &[u8]| self.is_of_partition(key, partition);
+        let cleared = clear(duplicate, &KeyPartition { number: partition as u32, has: &has }).await;
+        match &cleared {
+            Ok(items) => {
+                tracing::info!(backend = self.name, partition, items, "{store} has left the partition");
+            }
+            Err(error) => self.errors.failed(self, error),
+        }
+        self.tell(place, DuplicateEvent::Left(cleared.is_ok()));
+    }
+
+    fn is_of_partition(&self, key: &[u8], partition: usize) -> bool {
+        self.partitions.is_some_and(|partitions| partition_of(key, partitions) == partition)
     }
 }
 
@@ -179,8 +205,9 @@ enum Inspection {
 /// Opens a connection for changes, and reads the marker.
 async fn inspect(
     duplicate: &dyn Duplicate,
+    partition: u32,
 ) -> Result<(Box<dyn ChangeConnection>, Option<Marker>), Inspection> {
-    let mut connection = duplicate.connect().await.map_err(Inspection::Store)?;
+    let mut connection = duplicate.connect(partition).await.map_err(Inspection::Store)?;
     let marker = connection.marker().await.map_err(Inspection::Store)?;
     let text = marker.as_deref().map(String::from_utf8_lossy);
     let marker = text.map(|text| text.parse()).transpose().map_err(Inspection::Marker)?;

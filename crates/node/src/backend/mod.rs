@@ -133,7 +133,8 @@ pub(crate) struct BackendDriver {
     recording: Arc<Recording>,
     /// Times for which keys and writes have waited for their calls.
     times: SharedRecorder,
-    /// Steps for the tasks of the duplicates, if the store has any.
+    /// Number of configured partitions of a replicated store; none if it is none.
+    partitions: Option<usize>,
     steps: DuplicateSteps,
     state: Mutex<State>,
     calls: Mutex<HashMap<AttemptId, RunningCall>>,
@@ -215,8 +216,7 @@ impl BackendDriver {
         let (timeout, admit) = (options.timeout, options.admit);
         let calls_at_once_max = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
         let turn_timeout = machine_options.turn_timeout();
-        let has_duplicates = parts.duplicates.is_some();
-        let (steps, queues) = DuplicateSteps::new(if has_duplicates { replicas.len() } else { 0 });
+        let partitions = parts.duplicates.map(|of| usize::from(of.partitions));
         let machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
         let backend = Arc::new(Self {
             name: parts.name,
@@ -239,7 +239,8 @@ impl BackendDriver {
             cluster: parts.cluster,
             recording: parts.recording,
             times: parts.times,
-            steps,
+            partitions,
+            steps: DuplicateSteps::default(),
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
             spans: parts.spans.map(Arc::new),
@@ -251,10 +252,6 @@ impl BackendDriver {
             runtime,
         });
         backend.runtime.spawn(Arc::clone(&backend).wake_up());
-        for (replica, steps) in queues.into_iter().enumerate() {
-            let replica = ReplicaId::from_index(replica);
-            backend.runtime.spawn(Arc::clone(&backend).serve_duplicate(replica, steps));
-        }
         Ok(backend)
     }
 
@@ -274,7 +271,7 @@ impl BackendDriver {
 
     /// Returns true if the node keeps the stores equal, as duplicates of partitions.
     pub(crate) fn is_replicated(&self) -> bool {
-        self.steps.are_any()
+        self.partitions.is_some()
     }
 
     /// Returns the session of a client that has read what it asked for; none if reads do not count
@@ -443,7 +440,9 @@ impl BackendDriver {
                             cluster.announce(self.id, keys);
                         }
                     }
-                    Action::Duplicate { replica, step } => self.steps.push(replica, step),
+                    Action::Duplicate { partition, replica, step } => {
+                        self.take_step(partition, replica, step);
+                    }
                     Action::EndWrite { write, outcome, sent, session } => {
                         self.written.count(outcome);
                         if let Some(pending) = state.writes.remove(&write) {

@@ -13,7 +13,7 @@ use sherwood_dispatch::TenantRefusal;
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{Instant, ReplicaId};
 use sherwood_path::{Change, Session, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
-use sherwood_store::{Cause, Fault, Found, MARKER_KEY, Store, StoreError};
+use sherwood_store::{Cause, Fault, Found, MARKER_KEY, Store, StoreError, is_marker};
 use tokio::sync::oneshot;
 
 use crate::backend::BackendDriver;
@@ -48,8 +48,10 @@ pub(crate) enum WriteError {
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
     },
-    /// The key is that of the markers of duplicates.
-    #[error("the key `{MARKER_KEY}` is reserved for the node's own records: choose another key")]
+    /// The key is one of the markers of duplicates.
+    #[error(
+        "keys that begin with `{MARKER_KEY}` are reserved for the node's own records: choose another key"
+    )]
     Reserved,
     /// The node ended before the write did.
     #[error("the node ended before the store had answered; the write may be done or not: ask another node")]
@@ -246,7 +248,7 @@ impl BackendDriver {
 /// buffers of its request.
 fn logged(write: Write<Bytes, Found>) -> Result<Write<Bytes, Found>, WriteError> {
     let Write { key, change, partition, options } = write;
-    if key == MARKER_KEY {
+    if is_marker(&key) {
         return Err(WriteError::Reserved);
     }
     let change = match change {

@@ -7,9 +7,9 @@
 //! - a [`ChangeConnection`], over which one server makes changes in their order. It is opened once
 //!   and never replaced, so that a change cannot arrive after a later one that was sent over
 //!   another connection;
-//! - the *marker*, an opaque record of the driver that the server keeps under [`MARKER_KEY`] beside
-//!   the data, and by which the driver tells later what the server has;
-//! - a [`copy`] of the contents of one server to another.
+//! - the *marker*, an opaque record of the driver that the server keeps beside the data of each
+//!   partition, under [`MARKER_KEY`], and by which the driver tells later what the server has;
+//! - a [`copy`] of a partition from one server to another, and its [removal](clear).
 //!
 //! ```text
 //!   log ──▶ driver ── apply ──▶ ChangeConnection ──marker, then changes──▶ server
@@ -37,22 +37,41 @@ use bytes::Bytes;
 
 use crate::{BoxFuture, Store, StoreError};
 
-pub use copy::{Copied, copy};
+pub use copy::{Copied, clear, copy};
 
-/// Key of the marker, after the store's key prefix. The key is reserved: no item may use it.
-pub const MARKER_KEY: &str = "sherwood.log.marker";
+/// Beginning of the markers' keys, after the store's key prefix. The number of the partition
+/// follows. The keys are reserved: no item may use them.
+pub const MARKER_KEY: &str = "sherwood.log.marker.";
+
+/// Returns true if a key, without the store's prefix, is that of a marker.
+#[must_use]
+pub fn is_marker(key: &[u8]) -> bool {
+    key.starts_with(MARKER_KEY.as_bytes())
+}
+
+pub(crate) fn marker_key(partition: u32) -> Bytes {
+    format!("{MARKER_KEY}{partition}").into()
+}
+
+/// A partition of the keys of a store. A server may be a duplicate of several.
+pub struct KeyPartition<'a> {
+    /// Its number.
+    pub number: u32,
+    /// Returns true for its keys, without the store's prefix.
+    pub has: &'a (dyn Fn(&[u8]) -> bool + Send + Sync),
+}
 
 /// Most keys of a page of [`KeyPages`].
 pub const PAGE_KEYS_MAX: usize = 256;
 
 /// A store whose server can make changes in order and be copied.
 pub trait Duplicate: Store {
-    /// Opens a connection for changes in their order. It is not one of the store's pool, and not
-    /// counted there.
+    /// Opens a connection for changes of a partition in their order. It is not one of the store's
+    /// pool, and not counted there.
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses the login or the database.
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>>;
+    fn connect(&self, partition: u32) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>>;
 
     /// Opens a connection for a copy from or to the server.
     ///
@@ -171,7 +190,7 @@ pub struct Item {
     pub ttl: Option<Duration>,
 }
 
-/// A walk through all keys of a store, without the marker. A key that is changed meanwhile may be
+/// A walk through all keys of a store, without the markers. A key that is changed meanwhile may be
 /// missed or returned twice.
 pub trait KeyPages: Send {
     /// Returns the next keys, without the store's prefix, at most [`PAGE_KEYS_MAX`]; none at the

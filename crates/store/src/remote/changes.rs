@@ -9,7 +9,7 @@ use super::Each;
 use super::pipeline::{Answer, Exchange, Operation, Pool, Sent, Session};
 use crate::{
     Applied, Attempt, BoxFuture, Cause, ChangeConnection, CopyConnection, Found, Item, ItemPage, KeyChange,
-    MARKER_KEY, StoreError, StoreKind,
+    StoreError, StoreKind, duplicate::marker_key,
 };
 
 /// The requests of one protocol about the items of one store. Keys are without the store's prefix.
@@ -61,6 +61,8 @@ pub(crate) struct Stored<'a> {
 pub(crate) struct Connection<C: Commands> {
     name: Arc<str>,
     commands: C,
+    /// Key of the marker of the partition; empty for a copy.
+    marker_key: Bytes,
     /// None while a call is in flight and after a batch has broken: a call that is dropped drops
     /// the session.
     session: Option<Session<C::Exchange>>,
@@ -78,7 +80,13 @@ impl<C: Commands> Connection<C> {
         let session = pool.session().await;
         let session =
             session.map_err(|cause| StoreError::new(Arc::clone(name), C::KIND, Attempt::Connect, cause))?;
-        Ok(Self { name: Arc::clone(name), commands: commands.clone(), session: Some(session) })
+        let (name, commands, session) = (Arc::clone(name), commands.clone(), Some(session));
+        Ok(Self { name, commands, marker_key: Bytes::new(), session })
+    }
+
+    /// Has the connection read and write the marker of a partition.
+    pub(crate) fn for_partition(self, partition: u32) -> Self {
+        Self { marker_key: marker_key(partition), ..self }
     }
 
     fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
@@ -132,7 +140,7 @@ impl<C: Commands> Connection<C> {
         changes: &[KeyChange],
     ) -> Applied {
         let stored = Stored { value: marker, flags: 0, ttl: None };
-        let marking = match self.commands.set(MARKER_KEY.as_bytes(), stored) {
+        let marking = match self.commands.set(&self.marker_key, stored) {
             Ok(operation) => session.send(operation).await.answer().await,
             Err(cause) => Answer::Refused(cause),
         };
@@ -195,8 +203,7 @@ fn item(key: Bytes, found: Found) -> Option<Item> {
 impl<C: Commands> ChangeConnection for Connection<C> {
     fn marker(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         Box::pin(async move {
-            let key = Bytes::from_static(MARKER_KEY.as_bytes());
-            let page = self.read_items(vec![key]).await?;
+            let page = self.read_items(vec![self.marker_key.clone()]).await?;
             Ok(page.items.into_iter().next().map(|item| item.value))
         })
     }

@@ -253,10 +253,10 @@ impl Store for Memcached {
 }
 
 impl Duplicate for Memcached {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
+    fn connect(&self, partition: u32) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
         Box::pin(async move {
             let connection = Connection::open(&self.name, &self.commands, &self.pool).await?;
-            Ok(Box::new(connection) as Box<dyn ChangeConnection>)
+            Ok(Box::new(connection.for_partition(partition)) as Box<dyn ChangeConnection>)
         })
     }
 

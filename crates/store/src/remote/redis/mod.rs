@@ -257,10 +257,10 @@ impl Store for Redis {
 }
 
 impl Duplicate for Redis {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
+    fn connect(&self, partition: u32) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
         Box::pin(async move {
             let connection = Connection::open(&self.name, &self.commands, &self.pool).await?;
-            Ok(Box::new(connection) as Box<dyn ChangeConnection>)
+            Ok(Box::new(connection.for_partition(partition)) as Box<dyn ChangeConnection>)
         })
     }
 

@@ -56,7 +56,7 @@ async fn run(seed: u64, is_told: bool) -> Seen {
     let duplicate = store.as_duplicate().expect("it can be one");
     let mut world = World { server: &server, network: &network, numbers: 0 };
     for _ in 0..=draw.below(3) {
-        let connected = timeout(CALL_TIMEOUT, duplicate.connect()).await.expect("it ends");
+        let connected = timeout(CALL_TIMEOUT, duplicate.connect(0)).await.expect("it ends");
         let Ok(connection) = connected else {
             network.note("connection: not opened");
             continue;
@@ -102,7 +102,7 @@ impl World<'_> {
         match timeout(CALL_TIMEOUT, connection.marker()).await.expect("it ends") {
             Ok(marker) => {
                 self.network.note(if marker.is_some() { "marker: read" } else { "marker: none" });
-                assert_eq!(marker.as_deref(), self.server.value(MARKER_KEY).as_deref());
+                assert_eq!(marker.as_deref(), self.server.value(&format!("{MARKER_KEY}0")).as_deref());
             }
             Err(error) => {
                 self.network.note("marker: failed");
