@@ -1,5 +1,6 @@
 //! Logs and their duplicates: one step at a time, and under faults.
 
+mod members;
 mod simulation;
 
 use super::*;

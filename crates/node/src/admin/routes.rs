@@ -343,6 +343,15 @@ fn node(routes: Routes) -> Routes {
             stores::list,
             op("stores", "The replicated stores and their duplicates").answers::<Vec<stores::StoreView>>(),
         )
+        .put(
+            "/v1/stores/{name}",
+            stores::change,
+            op("changeStore", "Changes the partitions and duplicates of a replicated store")
+                .takes::<stores::Change>()
+                .answers::<stores::StoreView>()
+                .refuses(404, "The backend is unknown.")
+                .refuses(422, "The backend is not replicated, or cannot have this layout."),
+        )
         .get(
             "/v1/backends",
             backends::list,

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sherwood_dispatch::Layout;
 use sherwood_path::{DuplicateStanding, LogsStanding};
+use sherwood_ports::http::{InPath, JsonBody, Problem};
 
 use crate::core::Core;
 
@@ -17,14 +20,17 @@ pub(crate) struct StoreView {
     /// Name of its backend.
     backend: String,
     /// Number of partitions of its keys.
-    partitions: usize,
+    partitions: u16,
     /// Number of duplicates of each partition.
-    duplicates: usize,
+    duplicates: u8,
+    /// False while the store is on its way to these numbers: duplicates are still to be filled, or
+    /// to leave.
+    settled: bool,
     /// Changes in the logs of all partitions.
     log_entries: usize,
     /// Bytes of their keys and values.
     log_bytes: u64,
-    /// The duplicates, in the order of the replicas.
+    /// The duplicates of each configured partition.
     nodes: Vec<DuplicateView>,
 }
 
@@ -34,7 +40,7 @@ pub(crate) struct StoreView {
 struct DuplicateView {
     /// Number of the replica, from 0 on.
     replica: usize,
-    /// Number of the partition, from 0 on.
+    /// Number of the configured partition, from 0 on.
     partition: usize,
     /// Number of the last change that it has applied, with all before.
     applied: u64,
@@ -42,7 +48,8 @@ struct DuplicateView {
     lag: u64,
     /// `current`: read and written; `joining`, `behind`: written, and read when it has everything;
     /// `copying`: filled from another one, or waiting for that; `lost`: not reached; `inspected`,
-    /// `landing`, `found`: answers again, and is asked what it has.
+    /// `landing`, `found`: answers again, and is asked what it has; `leaving`: not a duplicate any
+    /// more, and cleared soon.
     state: &'static str,
 }
 
@@ -55,8 +62,34 @@ pub(super) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<StoreView>> 
     Json(core.names.backends().iter().filter_map(view).collect())
 }
 
+/// Schema of a change: the layout that a store is to have.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "StoreChange")]
+pub(crate) struct Change {
+    /// Number of partitions; a divisor of the configured one.
+    partitions: u16,
+    /// Number of duplicates of each partition.
+    duplicates: u8,
+}
+
+/// Has a store begin to change its layout.
+pub(super) async fn change(
+    State(core): State<Arc<Core>>,
+    InPath(name): InPath<String>,
+    JsonBody(Change { partitions, duplicates }): JsonBody<Change>,
+) -> Result<Json<StoreView>, Problem> {
+    let id = core.names.backend_id(&name);
+    let id = id.ok_or_else(|| Problem::not_found("backend", &name, core.names.backends()))?;
+    let layout = Layout { partitions, duplicates };
+    let unreplicated = || Problem::unprocessable(sherwood_path::LayoutError::NotReplicated);
+    let backend = core.backend(id).ok_or_else(unreplicated)?;
+    backend.set_layout(layout).map_err(Problem::unprocessable)?;
+    core.events.say("stores", format!("{name} set by hand to {layout}"), json!({"backend": name}));
+    Ok(Json(store(&name, &backend.logs().ok_or_else(unreplicated)?)))
+}
+
 fn store(backend: &str, logs: &LogsStanding) -> StoreView {
-    let partitions = logs.duplicates.last().map_or(0, |last| last.partition + 1);
     let node = |one: &DuplicateStanding| DuplicateView {
         replica: one.replica.index(),
         partition: one.partition,
@@ -66,8 +99,9 @@ fn store(backend: &str, logs: &LogsStanding) -> StoreView {
     };
     StoreView {
         backend: backend.to_owned(),
-        partitions,
-        duplicates: logs.duplicates.len().checked_div(partitions).unwrap_or(0),
+        partitions: logs.layout.map_or(0, |layout| layout.partitions),
+        duplicates: logs.layout.map_or(0, |layout| layout.duplicates),
+        settled: logs.is_settled,
         log_entries: logs.entries,
         log_bytes: logs.bytes,
         nodes: logs.duplicates.iter().map(node).collect(),

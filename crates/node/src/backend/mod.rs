@@ -19,14 +19,14 @@ use bytes::Bytes;
 use sherwood_cache::{Cache, Refused, Value};
 use sherwood_config::Duplicates;
 use sherwood_dispatch::{
-    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Options, OptionsError,
+    AdmitChoice, AttemptId, BalanceChoice, CancelReason, Failure, FailureKind, Layout, Options, OptionsError,
     RatesInForce, Reply, Stats,
 };
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
 use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts,
-    DuplicateOptions, Fetched, Invalidation, LogsStanding, Rules, Session, Units, WriteId,
+    DuplicateOptions, Fetched, Invalidation, LayoutError, LogsStanding, Rules, Session, Units, WriteId,
 };
 use sherwood_process::clock::Clock;
 use sherwood_process::entropy::Entropy;
@@ -278,6 +278,14 @@ impl BackendDriver {
     /// at this backend.
     pub(crate) fn session_of_reader(&self) -> Option<Session> {
         lock(&self.state).machine.session_of_reader()
+    }
+
+    /// Has a replicated store begin to change its layout.
+    ///
+    /// # Errors
+    /// If the store is not replicated, or cannot have the layout.
+    pub(crate) fn set_layout(self: &Arc<Self>, layout: Layout) -> Result<(), LayoutError> {
+        self.drive(|state, now, cache| state.machine.set_layout(now, cache, layout))
     }
 
     /// Returns the logs and duplicates of a replicated store; none if it is none.

@@ -2,6 +2,7 @@
 //! and restarted in turn. Both start empty: a server that was killed has lost all it had.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
@@ -66,6 +67,24 @@ fn servers(kind: &str, count: usize) -> Vec<Server> {
     (0..count).map(|_| server()).collect()
 }
 
+/// Writes and removes each key in turn, and returns what was acknowledged last.
+fn write_until(is_over: &AtomicBool, address: SocketAddr) -> BTreeMap<String, Option<String>> {
+    let (mut client, mut expected) = (Client::connect(address), BTreeMap::new());
+    for round in 0.. {
+        for key in 0..KEYS {
+            let (name, value) = (name(key), format!("{key}:{round}"));
+            let removes = (key + round) % 7 == 0;
+            let answer = if removes { client.remove("a", &name) } else { client.write("a", &name, &value) };
+            assert_eq!(answer.status, 204, "{answer:?}");
+            expected.insert(name, (!removes).then_some(value));
+        }
+        if is_over.load(Relaxed) {
+            break;
+        }
+    }
+    expected
+}
+
 fn acknowledged_writes_survive_the_loss_of_each_server(kind: &str) {
     let mut servers = servers(kind, 4);
     let node = node(kind, &servers, "");
@@ -73,24 +92,7 @@ fn acknowledged_writes_survive_the_loss_of_each_server(kind: &str) {
     all_are_read(&mut client);
     let (is_over, address) = (AtomicBool::new(false), node.admin().expect("it has a gateway"));
     thread::scope(|scope| {
-        // Each key has one writer, which knows what was acknowledged last.
-        let writer = scope.spawn(|| {
-            let (mut client, mut expected) = (Client::connect(address), BTreeMap::new());
-            for round in 0.. {
-                for key in 0..KEYS {
-                    let (name, value) = (name(key), format!("{key}:{round}"));
-                    let removes = (key + round) % 7 == 0;
-                    let answer =
-                        if removes { client.remove("a", &name) } else { client.write("a", &name, &value) };
-                    assert_eq!(answer.status, 204, "{answer:?}");
-                    expected.insert(name, (!removes).then_some(value));
-                }
-                if is_over.load(Relaxed) {
-                    break;
-                }
-            }
-            expected
-        });
+        let writer = scope.spawn(|| write_until(&is_over, address));
         for (number, server) in servers.iter_mut().enumerate() {
             server.kill();
             eventually("it is not read", || states(&mut client)[number] != "current");
@@ -120,6 +122,57 @@ fn acknowledged_writes_survive_the_loss_of_each_redis_server() {
 #[test]
 fn acknowledged_writes_survive_the_loss_of_each_memcached_server() {
     acknowledged_writes_survive_the_loss_of_each_server("memcached");
+}
+
+/// Asks for a layout, and waits until the store has it.
+fn change_layout(client: &mut Client, partitions: u16, duplicates: u8) {
+    let body = json!({"partitions": partitions, "duplicates": duplicates}).to_string();
+    assert_eq!(client.ask("PUT", "/v1/stores/a", &body).status, 200);
+    eventually("the layout is there", || {
+        let store = client.ask("GET", "/v1/stores", "").json()[0].clone();
+        let nodes = store["nodes"].as_array().expect("the duplicates");
+        let are_read = nodes.iter().all(|node| node["state"] == "current");
+        store["settled"] == true && are_read && nodes.len() == 2 * usize::from(duplicates)
+    });
+}
+
+fn layout_changes_under_writes(kind: &str) {
+    let mut servers = servers(kind, 4);
+    let first = node(kind, &servers, "");
+    let mut client = Client::connect(first.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let (is_over, address) = (AtomicBool::new(false), first.admin().expect("it has a gateway"));
+    let expected = thread::scope(|scope| {
+        let writer = scope.spawn(|| write_until(&is_over, address));
+        for (partitions, duplicates) in [(1, 4), (2, 1), (1, 4), (2, 2), (2, 1), (1, 4)] {
+            change_layout(&mut client, partitions, duplicates);
+        }
+        is_over.store(true, Relaxed);
+        writer.join().expect("all writes are acknowledged")
+    });
+    assert_eq!(read_all(&mut client), expected);
+    let refused = client.ask("PUT", "/v1/stores/a", r#"{"partitions": 3, "duplicates": 1}"#);
+    assert!(refused.status == 422 && refused.body.contains("it can be 2x1, 2x2, 1x4"), "{refused:?}");
+    // Each has all keys, also for a process that was not told so, and the others may be gone.
+    first.stop();
+    servers.iter_mut().take(3).for_each(Server::kill);
+    let second = node(kind, &servers, "");
+    let mut client = Client::connect(second.admin().expect("it has a gateway"));
+    eventually("the last server is read", || {
+        states(&mut client).iter().filter(|state| *state == "current").count() == 2
+    });
+    assert_eq!(read_all(&mut client), expected);
+    second.stop();
+}
+
+#[test]
+fn layout_of_redis_servers_changes_under_writes() {
+    layout_changes_under_writes("redis");
+}
+
+#[test]
+fn layout_of_memcached_servers_changes_under_writes() {
+    layout_changes_under_writes("memcached");
 }
 
 #[test]
@@ -171,7 +224,7 @@ fn session_of_a_writer_is_in_the_answer_and_taken_back() {
     assert!(refused.status == 400 && refused.body.contains("is not a session"), "{refused:?}");
     let other = client.ask_with("POST", "/v1/requests", "sherwood-session: gone=1.1\r\n", &body);
     assert_eq!(other.status, 200, "{other:?}");
-    let reserved = client.write("a", "sherwood.log.marker", "v");
+    let reserved = client.write("a", "sherwood.log.marker.0", "v");
     assert!(reserved.status == 422 && reserved.body.contains("reserved"), "{reserved:?}");
     node.stop();
 }
