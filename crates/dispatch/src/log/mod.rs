@@ -12,6 +12,8 @@ mod duplicate;
 mod entries;
 mod layout;
 mod members;
+mod files;
+mod record;
 mod repair;
 mod sending;
 #[cfg(test)]
@@ -31,6 +33,8 @@ pub use duplicate::{DuplicateState, Marker, MarkerError};
 use entries::Entries;
 pub use entries::LogEntry;
 pub use layout::{Layout, LayoutTextError};
+pub use files::{FrameWrite, LogFiles};
+pub use record::LogRecord;
 
 /// Upper bound of the entries of a batch, which is also how far a duplicate may be behind the last
 /// entry when it begins to be read again.
