@@ -20,7 +20,7 @@ pub struct LogEntry<K, E> {
 pub(super) struct Kept<K, E> {
     pub(super) entry: LogEntry<K, E>,
     pub(super) appended: Instant,
-    bytes: u64,
+    pub(super) bytes: u64,
     /// True if the entry takes no effect, since no duplicate that is read has taken it.
     pub(super) is_void: bool,
 }
@@ -94,6 +94,19 @@ impl<K, E> Entries<K, E> {
         number
     }
 
+    /// Removes the entries after a number, and returns them in their order.
+    pub(super) fn truncate_after(&mut self, number: u64) -> Vec<LogEntry<K, E>> {
+        let kept = usize::try_from((number + 1).saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let removed = self.kept.split_off(kept.min(self.kept.len()));
+        self.bytes -= removed.iter().map(|one| one.bytes).sum::<u64>();
+        removed.into_iter().map(|one| one.entry).collect()
+    }
+
+    /// Has all entries count as appended at this time.
+    pub(super) fn set_appended(&mut self, now: Instant) {
+        self.kept.iter_mut().for_each(|kept| kept.appended = now);
+    }
+
     /// Returns the entry with a number, if it is kept.
     pub(super) fn get(&self, number: u64) -> Option<&Kept<K, E>> {
         self.kept.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
@@ -135,6 +148,19 @@ mod tests {
         assert_eq!((entries.get(2).is_none(), entries.get(5).unwrap().entry.number), (true, 5));
         entries.append(Instant::ZERO, "k", (), 85);
         assert_eq!((numbers(&entries, 0), entries.bytes()), (vec![5, 6], 95));
+    }
+
+    #[test]
+    fn entries_after_a_number_are_removed_with_their_bytes() {
+        let mut entries = Entries::new(3, 100);
+        for _ in 0..4 {
+            entries.append(Instant::ZERO, "k", (), 10);
+        }
+        let removed = entries.truncate_after(2);
+        assert_eq!(removed.iter().map(|entry| entry.number).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!((entries.first(), entries.last(), entries.bytes()), (2, 2, 10));
+        assert_eq!((entries.truncate_after(2), entries.truncate_after(0).len()), (vec![], 1));
+        assert_eq!((entries.first(), entries.last(), entries.bytes()), (2, 1, 0));
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod files;
 mod record;
 mod repair;
 mod sending;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,8 @@ pub use entries::LogEntry;
 pub use layout::{Layout, LayoutTextError};
 pub use files::{FrameWrite, LogFiles};
 pub use record::LogRecord;
+use stored::Disk;
+pub use stored::{Recovered, StoreEnd};
 
 /// Upper bound of the entries of a batch, which is also how far a duplicate may be behind the last
 /// entry when it begins to be read again.
@@ -100,6 +103,15 @@ pub enum LogAction<K, E> {
         /// All entries up to this one are applied there; none if it is not to be read.
         applied: Option<u64>,
     },
+    /// Append the records to the log's file, and sync it. Parts of it that have no entry from
+    /// `first` on may be removed; everything before is to be removed if the first record begins a
+    /// process and does not continue. Report with [`Log::handle_stored`].
+    Store {
+        /// At least one record.
+        records: Vec<LogRecord<K, E>>,
+        /// The first entry that is still needed.
+        first: u64,
+    },
     /// Tell the client that its entry is applied by enough duplicates; with false, that it was
     /// refused and takes no effect.
     Acknowledge(u64, bool),
@@ -141,6 +153,11 @@ pub enum LogRefused {
         /// Number of duplicates that have to acknowledge a change, at least.
         needed: usize,
     },
+    /// The log could not be stored.
+    #[error(
+        "the log of the partition cannot be written to its disk, as the node's own log says; nothing was sent, write again later"
+    )]
+    Disk,
     /// The log has no room, since the duplicates that are read have not applied its entries.
     #[error(
         "the log of the partition is full, with {entries} entries of {bytes} bytes; nothing was sent, write again later"
@@ -177,6 +194,9 @@ pub struct LogCounts {
 ///   none out of order since it was first read: a connection that breaks ends its reads. It returns
 ///   after it has applied again, in order, what it may lack. Until then the entries it needs are
 ///   kept, unless they do not fit; then it is filled by a copy.
+/// - If it is kept on disk ([`keep_on_disk`](Self::keep_on_disk)), an entry is sent to no duplicate
+///   before it is stored. A process that starts with the disk of the one before has every
+///   duplicate apply the entries there that it lacks, in their order, before it is read.
 /// - After [`LogAction::Settle`] every read of the key at a duplicate returns that entry's value or
 ///   a later one.
 ///
@@ -213,6 +233,8 @@ pub struct Log<K, E> {
     settled: u64,
     /// Keys with an entry that is not settled, and the number of their last one.
     unsettled: HashMap<K, u64, SeededState>,
+    /// The state on disk; none if the log is kept in memory only.
+    disk: Option<Disk<K, E>>,
     actions: VecDeque<LogAction<K, E>>,
     counts: LogCounts,
 }
@@ -234,6 +256,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             acknowledged: 0,
             settled: 0,
             unsettled: HashMap::with_hasher(hash),
+            disk: None,
             actions: VecDeque::new(),
             counts: LogCounts::default(),
         };
@@ -266,6 +289,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         if reached < needed {
             self.counts.refused += 1;
             return Err(LogRefused::TooFew { reached, duplicates, needed });
+        }
+        if self.disk_fails() {
+            self.counts.refused += 1;
+            return Err(LogRefused::Disk);
         }
         if !self.entries.fits(bytes, self.droppable()) {
             self.counts.refused += 1;
@@ -383,6 +410,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
                 _ => {}
             }
         }
+        self.retry_disk(now);
         self.open_if_ready(now);
         self.advance(now);
     }
@@ -397,7 +425,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             state if state.holds_back() && self.others_are_current(duplicate) => self.lags_from(duplicate),
             _ => Some(one.due).filter(|due| *due < Instant::NEVER),
         });
-        due.chain(start).min()
+        due.chain(start).chain(self.disk_due()).min()
     }
 
     /// Returns the next action for the driver; none until the next input.

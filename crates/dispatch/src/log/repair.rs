@@ -56,6 +56,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
                 self.dismiss(duplicate);
             }
         }
+        if self.open_from_disk(now) {
+            return;
+        }
         let of_present = self.duplicates.iter().enumerate().filter(|(_, one)| known(one.state));
         let furthest = of_present.max_by_key(|(index, one)| (one.marker, Reverse(*index)));
         let (source, marker) = furthest.map_or((0, None), |(index, one)| (index, one.marker));
@@ -76,23 +79,24 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             }
         }
         self.counts.repaired = 0;
+        self.begin_on_disk(false);
     }
 
     /// Has an inspected duplicate apply what it lacks, or be copied if the log does not have that.
     pub(super) fn resume(&mut self, duplicate: usize) {
-        let one = &mut self.duplicates[duplicate];
+        let one = &self.duplicates[duplicate];
         let is_ours = |marker: &Marker| marker.epoch == self.epoch && marker.sent <= self.entries.last();
         let has_base =
             one.opened_with == Some(one.marker) || (one.marker.is_some() && one.marker == self.base.1);
         let of_ours = one.marker.filter(is_ours).map(|marker| marker.applied);
-        let applied = if has_base { Some(self.base.0) } else { of_ours };
-        match applied.filter(|applied| applied + 1 >= self.entries.first() && !one.differs) {
-            Some(applied) => {
-                one.applied = applied;
-                (one.state, one.due) = (DuplicateState::Behind, Instant::NEVER);
-            }
-            None => self.need_copy(duplicate),
-        }
+        let of_disk = || self.replayed_from(one.marker?);
+        let applied = if has_base { Some(self.base.0) } else { of_ours.or_else(of_disk) };
+        let applied = applied.filter(|applied| applied + 1 >= self.entries.first() && !one.differs);
+        let Some(applied) = applied else { return self.need_copy(duplicate) };
+        let one = &mut self.duplicates[duplicate];
+        one.applied = applied;
+        one.sent.0 = one.sent.0.max(one.marker.map_or(0, |marker| marker.sent));
+        (one.state, one.due) = (DuplicateState::Behind, Instant::NEVER);
     }
 
     /// Has a duplicate filled from another one, since the log cannot repair it.
@@ -185,7 +189,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     pub(super) fn take_refusal(&mut self, now: Instant, duplicate: usize, refused: &[u64], last: u64) {
         self.duplicates[duplicate].note_refused(refused);
         for (index, &number) in refused.iter().enumerate() {
-            let is_open = number > self.acknowledged.max(self.settled);
+            let is_open = number > self.acknowledged.max(self.settled) || self.may_drop(now, number);
             if !is_open || self.others_are_current(duplicate) {
                 self.set_state(duplicate, DuplicateState::Behind);
                 self.duplicates[duplicate].due = now + self.options.retry;
@@ -205,15 +209,13 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         if let Some(kept) = self.entries.get_mut(number) {
             kept.is_void = true;
         }
-        let is_nowhere = self.duplicates[refused_by].refused.contains(&number);
-        self.actions.push_back(if is_nowhere {
-            LogAction::Acknowledge(number, false)
-        } else {
-            LogAction::Abandon(number)
-        });
-        for other in 0..self.duplicates.len() {
+        let is_nowhere = self.duplicates[refused_by].refused.contains(&number) && !self.is_recovered(number);
+        let differs =
+            |(other, one): (usize, &Duplicate)| other != refused_by && (!is_nowhere || one.may_have(number));
+        let differ: Vec<bool> = self.duplicates.iter().enumerate().map(differs).collect();
+        self.tell_void(number, is_nowhere, differ.contains(&true));
+        for (other, differs) in differ.into_iter().enumerate() {
             let one = &mut self.duplicates[other];
-            let differs = other != refused_by && (!is_nowhere || one.may_have(number));
             match one.state {
                 DuplicateState::Copying { from: None, .. } => {}
                 state if state.is_written() && differs => self.need_copy(other),

@@ -22,6 +22,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Sends a batch to each duplicate that has none in flight and lacks something.
     pub(super) fn send_to_all(&mut self, now: Instant) {
+        self.store_next();
+        if !self.may_mark() {
+            return;
+        }
         for duplicate in 0..self.duplicates.len() {
             let one = &self.duplicates[duplicate];
             if !one.state.is_written() || one.in_flight.is_some() || one.due > now && one.due < Instant::NEVER
@@ -38,8 +42,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     }
 
     fn send(&mut self, duplicate: usize) {
+        let stored = self.stored();
         let one = &mut self.duplicates[duplicate];
-        let batch: Vec<_> = self.entries.after(one.applied).take(BATCH_ENTRIES_MAX).collect();
+        let batch = self.entries.after(one.applied).take_while(|kept| kept.entry.number <= stored);
+        let batch: Vec<_> = batch.take(BATCH_ENTRIES_MAX).collect();
         let last = batch.last().map_or(one.applied, |kept| kept.entry.number);
         let marker = Marker { epoch: self.epoch, sent: last, applied: one.applied, layout: self.layout };
         if batch.is_empty() && one.marker == Some(marker) {
@@ -131,6 +137,6 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Returns the time from which a duplicate is too far behind to be read; none if it has all.
     pub(super) fn lags_from(&self, duplicate: usize) -> Option<Instant> {
         let missing = self.entries.get(self.duplicates[duplicate].applied + 1)?;
-        Some(missing.appended + self.options.lag_max)
+        (missing.entry.number <= self.stored()).then(|| missing.appended + self.options.lag_max)
     }
 }

@@ -2,6 +2,7 @@
 
 mod members;
 mod simulation;
+mod stored;
 
 use super::*;
 

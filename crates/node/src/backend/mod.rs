@@ -519,6 +519,7 @@ impl BackendDriver {
             | Action::StartWrite(_)
             | Action::Announce(_)
             | Action::Duplicate { .. }
+            | Action::StoreLog { .. }
             | Action::EndWrite { .. } => unreachable!("calls and writes are taken under the lock"),
         }
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::{AttemptId, CancelReason, FetchError, Waiters};
+use sherwood_dispatch::{AttemptId, CancelReason, FetchError, LogRecord, Waiters};
 use sherwood_model::{Demand, Instant, PartitionId, ReplicaId, TenantId};
 
 use super::change::Change;
-use super::duplicates::{DuplicateStep, Session};
+use super::duplicates::{DuplicateStep, Logged, Session};
 use super::key::FetchKey;
 use crate::{ChangedKeys, WriteId, WriteOutcome};
 
@@ -71,6 +71,19 @@ pub enum Action<K, V, W> {
         ///
         /// [`Backend::handle_duplicate`]: super::Backend::handle_duplicate
         step: DuplicateStep<K, V>,
+    },
+    /// Append records to the log of a partition on disk, as [`LogAction::Store`] says, and report
+    /// with [`Backend::handle_stored`].
+    ///
+    /// [`LogAction::Store`]: sherwood_dispatch::LogAction::Store
+    /// [`Backend::handle_stored`]: super::Backend::handle_stored
+    StoreLog {
+        /// The partition.
+        partition: usize,
+        /// At least one record.
+        records: Vec<LogRecord<K, Logged<V>>>,
+        /// The first entry that is still needed.
+        first: u64,
     },
     /// Send a write whose turn has come: take it with [`Backend::take_write`].
     ///

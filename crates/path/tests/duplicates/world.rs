@@ -196,6 +196,7 @@ impl World {
                 self.take_step(Seat { server: replica.index(), partition }, step);
             }
             Action::EndWrite { write, outcome, session, .. } => self.end_write(write, outcome, session),
+            Action::StoreLog { .. } => unreachable!("the logs are in memory"),
             Action::StartWrite(_) => unreachable!("writes go to the logs"),
             Action::Announce(_) => unreachable!("no other node caches the values"),
         }

@@ -116,7 +116,7 @@ impl World {
             Action::StartWrite(write) => self.send_write(backend, write),
             Action::EndWrite { write, outcome, sent, .. } => self.end_write(backend, write, outcome, sent),
             Action::Announce(_) => unreachable!("no other node caches the values"),
-            Action::Duplicate { .. } => unreachable!("no store has duplicates"),
+            Action::Duplicate { .. } | Action::StoreLog { .. } => unreachable!("no store has duplicates"),
         }
     }
 

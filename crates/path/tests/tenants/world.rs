@@ -237,6 +237,7 @@ impl World {
                 | Action::StartWrite(_)
                 | Action::Announce(_)
                 | Action::Duplicate { .. }
+                | Action::StoreLog { .. }
                 | Action::EndWrite { .. } => {}
             }
         }

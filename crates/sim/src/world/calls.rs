@@ -53,7 +53,7 @@ impl<F: Family> Simulation<F> {
                 }
                 Action::StartWrite(write) => self.start_write(node, backend, write),
                 // Simulated nodes do not share backends, and no store has duplicates.
-                Action::Announce(_) | Action::Duplicate { .. } => {}
+                Action::Announce(_) | Action::Duplicate { .. } | Action::StoreLog { .. } => {}
                 Action::EndWrite { write, outcome, .. } => self.end_write(node, backend, write, outcome),
             }
         }

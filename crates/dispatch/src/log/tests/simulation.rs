@@ -136,6 +136,7 @@ impl World {
                 LogAction::Close(_) | LogAction::Retire(_) | LogAction::Leave(_) => {
                     unreachable!("no duplicate leaves")
                 }
+                LogAction::Store { .. } => unreachable!("it is kept in memory"),
             }
         }
     }

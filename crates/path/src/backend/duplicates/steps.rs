@@ -158,6 +158,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                     let (replica, step) = (replica(duplicate), DuplicateStep::Leave);
                     self.actions.push_back(Action::Duplicate { partition, replica, step });
                 }
+                LogAction::Store { records, first } => {
+                    self.actions.push_back(Action::StoreLog { partition, records, first });
+                }
                 LogAction::Read { duplicate, applied } => {
                     self.dispatch.set_applied(now, partition as u32, replica(duplicate), applied);
                 }
