@@ -96,7 +96,7 @@ impl World {
             Acknowledge::All => self.history.acknowledged()[number],
             Acknowledge::First | Acknowledge::Majority => 0,
         };
-        let least = of_session.max(of_all);
+        let least = of_session.max(of_all).max(self.kept[number]);
         let read = Read { client, key: number, least, begun: (self.now, self.step) };
         self.reads.insert(id, read);
         let Some(content) = self.cache.get(PARTITION, &key(number), &access, content) else {

@@ -73,6 +73,8 @@ pub(crate) enum Event {
     Probe(ReplicaId),
     /// The layout of the store is changed.
     Change,
+    /// A write of a log to the disk ends, if the process that began it still runs.
+    Synced { partition: usize, process: u64 },
     /// Something fails.
     Fail(Fault),
     /// No fault occurs from now on, and all servers work.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sherwood_dispatch::{Acknowledge, DuplicateState};
+use sherwood_path::DuplicateStanding;
 
+use crate::disks::Disk;
 use crate::events::{Event, FAULTY, ms};
 use crate::servers::{Contents, Seat};
 use crate::world::World;
@@ -25,8 +27,18 @@ pub(crate) enum Fault {
     Snapshot(usize),
     /// A server ends, and starts again.
     Kill(usize),
-    /// The process ends, and starts again.
-    Restart,
+    /// The process ends, and starts again with the disk that it had, if there is one.
+    Crash,
+    /// The process ends, and starts again without disk, or with what was on it some time ago.
+    Restart { keeps_earlier: bool },
+    /// The disk is full for some time.
+    FillDisk,
+    /// The disk is slow for some time.
+    SlowDisk,
+    /// The next write to the disk fails for good.
+    BreakDisk,
+    /// The state of the disk is kept, to go back to.
+    SnapshotDisk,
 }
 
 impl World {
@@ -50,7 +62,19 @@ impl World {
         }
         for _ in 0..self.draw(3) {
             let at = self.draw_time(FAULTY);
-            self.plan(at, Event::Fail(Fault::Restart));
+            let keeps_earlier = self.once_in(2);
+            let loses_disk = self.disks.is_none() || self.once_in(4);
+            let restart = if loses_disk { Fault::Restart { keeps_earlier } } else { Fault::Crash };
+            self.plan(at, Event::Fail(restart));
+        }
+        for _ in 0..self.draw(6) {
+            let kinds =
+                [Fault::FillDisk, Fault::SlowDisk, Fault::BreakDisk, Fault::SnapshotDisk, Fault::Crash];
+            let kind = kinds[self.draw(kinds.len() as u64) as usize];
+            let at = self.draw_time(FAULTY);
+            if self.disks.is_some() {
+                self.plan(at, Event::Fail(kind));
+            }
         }
         for _ in 0..self.draw(6) {
             let at = self.draw_time(FAULTY);
@@ -84,7 +108,18 @@ impl World {
                 self.servers[server].snapshot = self.servers[server].contents.clone();
             }
             Fault::Kill(server) => self.kill(server),
-            Fault::Restart => self.restart(),
+            Fault::Crash if !self.is_latest_named() => {
+                self.plan(Duration::from_micros(100), Event::Fail(Fault::Crash));
+            }
+            Fault::Crash => {
+                self.lose_with_process();
+                self.crash();
+            }
+            Fault::Restart { keeps_earlier } => self.restart(keeps_earlier),
+            Fault::FillDisk => self.disk_faults.full_until = until,
+            Fault::SlowDisk => self.disk_faults.slow_until = until,
+            Fault::BreakDisk => self.disk_faults.breaks = true,
+            Fault::SnapshotDisk => self.earlier_disks.clone_from(&self.disks),
         }
     }
 
@@ -111,29 +146,59 @@ impl World {
         }
     }
 
+    /// Has a server end together with the process and lose its data, if another duplicate of each of
+    /// its partitions is read: that one gets the changes that it lacks from the disk.
+    fn lose_with_process(&mut self) {
+        let index = self.draw(self.servers.len() as u64) as usize;
+        if self.has_others(index, |_| true) {
+            self.count("server lost its data with the process");
+            self.links_of(index).for_each(|(_, link)| link.sever());
+            self.servers[index].contents = Contents::default();
+        }
+    }
+
     /// True if another duplicate of each of the server's partitions is read and has every change.
     fn may_lose(&self, index: usize) -> bool {
+        self.has_others(index, |one| one.lag == 0)
+    }
+
+    /// True if another duplicate of each of the server's partitions is read, and is so.
+    fn has_others(&self, index: usize, is_so: impl Fn(&DuplicateStanding) -> bool) -> bool {
         let logs = self.machine.logs().expect("it has logs");
         let own = logs.duplicates.iter().filter(|one| one.replica.index() == index);
         let is_elsewhere = |of: usize| {
             let mut others =
                 logs.duplicates.iter().filter(|one| one.partition == of && one.replica.index() != index);
             others.any(|one| {
-                let is_complete = one.state == DuplicateState::Current && one.lag == 0;
+                let is_complete = one.state == DuplicateState::Current && is_so(one);
                 is_complete && !self.servers[one.replica.index()].is_down(self.now)
             })
         };
         own.map(|one| one.partition).all(is_elsewhere)
     }
 
-    /// Ends the process, and starts the next one. Some of what it has sent is lost. The next one
-    /// goes by the markers, which need not record what the first duplicate has acknowledged.
-    fn restart(&mut self) {
+    /// Ends the process, and starts the next one without the disk. That one goes by the markers,
+    /// which need not record what the first duplicate has acknowledged.
+    fn restart(&mut self, keeps_earlier: bool) {
         let is_recorded = self.options.acknowledge != Acknowledge::First || self.are_acknowledged_recorded();
         if !is_recorded || !self.is_latest_named() {
-            return self.plan(Duration::from_micros(100), Event::Fail(Fault::Restart));
+            return self.plan(Duration::from_micros(100), Event::Fail(Fault::Restart { keeps_earlier }));
         }
+        if let Some(disks) = &mut self.disks {
+            disks.fill_with(Disk::new);
+            self.count(if keeps_earlier { "disk went back to earlier data" } else { "disk lost" });
+        }
+        if keeps_earlier {
+            self.disks.clone_from(&self.earlier_disks);
+        }
+        self.crash();
+    }
+
+    /// Ends the process, and starts the next one. Some of what it has sent is lost.
+    fn crash(&mut self) {
         self.count("process started again");
+        self.kept = self.history.acknowledged();
+        self.crash_disks();
         for seat in self.links.keys().copied().collect::<Vec<_>>() {
             self.link(seat).give_up_connection();
             for at in 0..self.link(seat).connections.len() {
@@ -179,6 +244,7 @@ impl World {
     /// Ends all faults.
     pub(crate) fn heal(&mut self) {
         self.faulty = false;
+        (self.disk_faults.full_until, self.disk_faults.slow_until) = (self.now, self.now);
         for index in 0..self.servers.len() {
             let (now, server) = (self.now, &mut self.servers[index]);
             for until in [

@@ -1,8 +1,9 @@
 //! Fault simulation of a replicated store: one backend with logs and duplicates, its cache, and the
 //! clients that read and write it. Connections break and what was sent over them lands later;
 //! servers die, lose their data or go back to an earlier state, pause, cannot be reached or refuse
-//! changes; answers are late, repeated or lost; the process starts again. Everything is derived
-//! from one seed. Always:
+//! changes; answers are late, repeated or lost; the process starts again. Half of the runs keep the
+//! logs on a disk, which is slow, full, fails, is lost or goes back to an earlier state; a crash
+//! leaves any part of what is not synced. Everything is derived from one seed. Always:
 //!
 //! - each read and each write ends exactly once, within the timeout;
 //! - each value that is read was written to that key, by a write that had not ended as not done;
@@ -12,6 +13,7 @@
 //!   causal consistency, than anything that the session has read, or that precedes it;
 //! - the value of a key never goes back at a server that is read, and a cached value is that of
 //!   every such server;
+//! - a read after a restart of the process returns nothing older than what was acknowledged before;
 //! - in the end all duplicates of a partition are equal, no acknowledged write is lost, and
 //!   everything that was held is released.
 //!
@@ -25,6 +27,7 @@
 
 mod calls;
 mod clients;
+mod disks;
 mod events;
 mod faults;
 mod history;
@@ -50,8 +53,8 @@ type Seen = BTreeMap<&'static str, u64>;
 
 /// Runs one simulated world from its beginning to its end; `told` writes its events to the
 /// terminal.
-fn live(seed: u64, told: bool) -> Seen {
-    let mut world = World::new(seed, told);
+fn live(seed: u64, told: bool, reports_early: bool) -> Seen {
+    let mut world = World::new(seed, told, reports_early);
     world.plan_inputs();
     world.run();
     world.assert_at_rest();
@@ -65,7 +68,7 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn replicated_store_keeps_its_consistency_under_faults() {
     if let Some(seed) = number("SEED") {
-        live(seed, true);
+        live(seed, true, false);
         return;
     }
     let seeds = number("SEEDS").unwrap_or(SEEDS);
@@ -77,7 +80,7 @@ fn replicated_store_keeps_its_consistency_under_faults() {
             if seed >= seeds {
                 break;
             }
-            match catch_unwind(AssertUnwindSafe(|| live(seed, false))) {
+            match catch_unwind(AssertUnwindSafe(|| live(seed, false, false))) {
                 Ok(one) => one.iter().for_each(|(what, count)| *seen.entry(*what).or_default() += count),
                 Err(panic) => {
                     // The other threads can stop.
@@ -101,6 +104,20 @@ fn replicated_store_keeps_its_consistency_under_faults() {
     let rare: Vec<_> =
         MUST_HAPPEN.iter().filter(|what| total.get(*what).copied().unwrap_or(0) < 50).collect();
     assert!(seeds < SEEDS || rare.is_empty(), "too rare to test the invariants: {rare:?} in {total:?}");
+}
+
+#[test]
+fn driver_that_reports_a_write_to_disk_before_it_is_synced_is_found() {
+    let is_found = |seed| {
+        let found = catch_unwind(|| live(seed, false, true)).err();
+        // The sentences about a value that is older than an acknowledged one, or another one.
+        let reasons = [", before ", "is cached, and server"];
+        found.is_some_and(|why| {
+            let why = why.downcast_ref::<String>();
+            why.is_some_and(|why| reasons.iter().any(|reason| why.contains(reason)))
+        })
+    };
+    assert!((0..SEEDS).any(is_found), "acknowledged writes are lost in crashes, and no run has noticed it");
 }
 
 /// Events that have to occur often enough for the invariants to be tested.
@@ -138,4 +155,13 @@ const MUST_HAPPEN: &[&str] = &[
     "layout changed",
     "duplicate left",
     "removal failed",
+    "server lost its data with the process",
+    "entries found on disk",
+    "unsynced write lost",
+    "unsynced write left in part or whole",
+    "torn frame cut off",
+    "disk full",
+    "disk failed",
+    "disk lost",
+    "disk went back to earlier data",
 ];

@@ -87,6 +87,7 @@ impl World {
         changes: impl Iterator<Item = (u64, &'a Change<Version>)>,
     ) -> Vec<Command> {
         let changes = changes.map(|(in_log, change)| {
+            self.check_sent(seat.partition, in_log);
             let write = self.numbers[&(seat.partition, in_log)];
             assert!(*change == self.change(write), "entry {in_log} has the change of write {write}");
             Command::Change { write, in_log }

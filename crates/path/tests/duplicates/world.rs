@@ -17,6 +17,7 @@ use sherwood_path::{
 use crate::Seen;
 use crate::calls::Call;
 use crate::clients::{Client, Read, Running, content};
+use crate::disks::{Disk, DiskFaults};
 use crate::events::{Event, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
 use crate::history::History;
 use crate::servers::{Link, Seat, Server};
@@ -53,8 +54,17 @@ pub(crate) struct World {
     pub(crate) links: BTreeMap<Seat, Link>,
     /// The writes that each duplicate had when it was looked at last, while it is read.
     were_read: BTreeMap<Seat, View>,
+    /// The disk with the logs, if they are kept on one, and an earlier state of it.
+    pub(crate) disks: Option<Vec<Disk>>,
+    pub(crate) earlier_disks: Option<Vec<Disk>>,
+    pub(crate) disk_faults: DiskFaults,
+    /// True if the driver says that a write is stored before it is: a fault that must be found.
+    pub(crate) reports_early: bool,
+    /// The writes that were acknowledged before the last end of the process: every later read
+    /// reflects them.
+    pub(crate) kept: View,
     pub(crate) history: History,
-    /// The writes of this process by partition and number in the log.
+    /// The writes by partition and number in the log.
     pub(crate) numbers: BTreeMap<(usize, u64), u64>,
     pub(crate) clients: Vec<Client>,
     pub(crate) reads: BTreeMap<u64, Read>,
@@ -70,11 +80,17 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates a world before its first event; `told` writes its events to the terminal.
-    pub(crate) fn new(seed: u64, told: bool) -> Self {
+    /// Creates a world before its first event; `told` writes its events to the terminal. With
+    /// `reports_early`, writes to the disk are slow, and reported before they are done.
+    pub(crate) fn new(seed: u64, told: bool, reports_early: bool) -> Self {
         let (mut random, now) = (SplitMix64::new(seed), Instant::from_secs(1));
-        let options = draw_options(|bound| random.next_u64() % bound);
-        let world = Self {
+        let mut options = draw_options(|bound| random.next_u64() % bound);
+        if reports_early {
+            options.acknowledge = Acknowledge::First;
+        }
+        let partitions = options.duplicates.expect("they were drawn").partitions;
+        let disks = (reports_early || random.next_u64() % 2 == 0).then(|| vec![Disk::new(); partitions]);
+        let mut world = Self {
             now,
             begun: now,
             step: 0,
@@ -87,6 +103,14 @@ impl World {
             were_read: BTreeMap::new(),
             options,
             random,
+            earlier_disks: disks.clone(),
+            disks,
+            disk_faults: DiskFaults {
+                slow_until: if reports_early { Instant::NEVER } else { Instant::ZERO },
+                ..DiskFaults::default()
+            },
+            reports_early,
+            kept: [0; KEYS],
             history: History::default(),
             numbers: BTreeMap::new(),
             clients: Vec::new(),
@@ -101,7 +125,8 @@ impl World {
             seed,
             told,
         };
-        world.tell(|| format!("{:?}", world.options));
+        world.keep_on_disk();
+        world.tell(|| format!("{:?}, on disk: {}", world.options, world.disks.is_some()));
         world
     }
 
@@ -111,7 +136,14 @@ impl World {
         self.options.duplicates = Some(self.duplicates);
         self.machine = start(&self.options, self.now, self.seed);
         self.cache = empty_cache(self.seed);
-        self.numbers.clear();
+        self.keep_on_disk();
+    }
+
+    /// Has the logs kept on disk, if there is one.
+    fn keep_on_disk(&mut self) {
+        if let Some(recovered) = self.read_disks() {
+            self.machine.keep_logs_on_disk(recovered);
+        }
     }
 
     pub(crate) fn plan_inputs(&mut self) {
@@ -163,6 +195,7 @@ impl World {
                 self.drive(|machine, now, cache| machine.handle_probe(now, cache, replica, is_up));
             }
             Event::Change => self.change_layout(),
+            Event::Synced { partition, process } => self.end_store(partition, process),
             Event::Fail(fault) => self.fail(fault),
             Event::Heal => self.heal(),
         }
@@ -195,8 +228,8 @@ impl World {
             Action::Duplicate { partition, replica, step } => {
                 self.take_step(Seat { server: replica.index(), partition }, step);
             }
+            Action::StoreLog { partition, records, first } => self.take_store(partition, records, first),
             Action::EndWrite { write, outcome, session, .. } => self.end_write(write, outcome, session),
-            Action::StoreLog { .. } => unreachable!("the logs are in memory"),
             Action::StartWrite(_) => unreachable!("writes go to the logs"),
             Action::Announce(_) => unreachable!("no other node caches the values"),
         }
