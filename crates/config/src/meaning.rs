@@ -262,7 +262,7 @@ pub struct Writes {
 }
 
 /// `duplicates` of a `[[backend]]`, with what belongs to it: a store that the node replicates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Duplicates {
     /// Number of partitions of the keys, 1 to 64; 1 by default.
     pub partitions: u16,
@@ -278,6 +278,8 @@ pub struct Duplicates {
     /// `log.bytes`: upper bound of the bytes of their keys and values, 1 KiB to 64 GiB; 64 MiB by
     /// default.
     pub bytes_max: u64,
+    /// `log.path`: the directory in which the logs are kept; in memory only by default.
+    pub path: Option<PathBuf>,
 }
 
 /// `[[partition]]`: the part of the cache for one tenant's values of one backend.

@@ -146,6 +146,11 @@ pub(crate) struct RawLog {
     /// Bytes of their keys and values.
     #[schemars(extend("default" = "64MiB", "x-min" = "1KiB", "x-max" = "64GiB"))]
     pub(crate) bytes: Key<ByteSize>,
+    /// A directory of this backend alone, in which the writes are [kept on
+    /// disk](replicated-stores.md#on-disk), too. They are in plain text, and only their owner may
+    /// read them.
+    #[schemars(extend("x-default" = "in memory only"))]
+    pub(crate) path: Key<String>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

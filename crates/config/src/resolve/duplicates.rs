@@ -1,5 +1,7 @@
 //! `duplicates` of a `[[backend]]`: a store whose writes the node replicates in order.
 
+use std::path::PathBuf;
+
 use sherwood_path::{Acknowledge, Consistency, DUPLICATES_MAX};
 use sherwood_store::StoreOptions;
 
@@ -41,7 +43,7 @@ pub(super) fn resolve(
         return None;
     };
     let origin = bytes(table);
-    let RawLog { entries, bytes: log_bytes } = &raw.log;
+    let RawLog { entries, bytes: log_bytes, path } = &raw.log;
     let (default, accepted) = (ByteSize(64 << 20), ByteSize(1 << 10)..=ByteSize(64 << 30));
     let resolved = Duplicates {
         partitions: in_range(problems, PARTITIONS, given(&raw.partitions), 1, 1..=PARTITIONS_MAX),
@@ -50,10 +52,22 @@ pub(super) fn resolve(
         acknowledge: one_of(problems, ACK, given(&raw.ack), &ACKS),
         entries_max: in_range(problems, ENTRIES, given(entries), 100_000, 1..=ENTRIES_MAX),
         bytes_max: in_range(problems, BYTES, given(log_bytes), default, accepted).0,
+        path: directory(given(path), problems),
     };
     refuse_beside(raw, &origin, problems);
     check_stores(&resolved, stores, &origin, problems);
     Some(resolved)
+}
+
+/// Returns the directory of the logs, if one is given; an empty name is a problem.
+fn directory(path: Option<Given<String>>, problems: &mut Problems<'_>) -> Option<PathBuf> {
+    let Given { value, origin } = path?;
+    if value.is_empty() {
+        let message = "[[backend]] log.path is empty; it must name a directory of this backend alone: set log.path = \
+                       \"/var/lib/sherwood/a\", or remove it";
+        problems.add(&origin, message);
+    }
+    Some(value.into())
 }
 
 /// Refuses keys that belong to `duplicates` where that is missing.
@@ -61,12 +75,12 @@ fn refuse_alone(raw: &RawBackend, problems: &mut Problems<'_>) {
     fn place<T>(key: &Key<T>) -> Option<Origin> {
         key.as_ref().map(bytes)
     }
-    let RawLog { entries, bytes: log_bytes } = &raw.log;
+    let RawLog { entries, bytes: log_bytes, path } = &raw.log;
     let keys = [
         ("partitions", place(&raw.partitions)),
         ("consistency", place(&raw.consistency)),
         ("ack", place(&raw.ack)),
-        ("log", place(entries).or_else(|| place(log_bytes))),
+        ("log", place(entries).or_else(|| place(log_bytes)).or_else(|| place(path))),
     ];
     for (key, origin) in keys {
         let Some(origin) = origin else { continue };
@@ -101,7 +115,7 @@ fn check_stores(
     origin: &Origin,
     problems: &mut Problems<'_>,
 ) {
-    let Duplicates { partitions, duplicates, .. } = *duplicates;
+    let &Duplicates { partitions, duplicates, .. } = duplicates;
     let wanted = usize::from(partitions) * usize::from(duplicates);
     if stores.len() != wanted {
         let message = format!(

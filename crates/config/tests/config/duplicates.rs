@@ -12,7 +12,7 @@ fn backend(servers: usize, keys: &str) -> String {
 }
 
 fn duplicates(servers: usize, keys: &str) -> Option<Duplicates> {
-    config(&backend(servers, keys)).backends[0].duplicates
+    config(&backend(servers, keys)).backends[0].duplicates.clone()
 }
 
 #[test]
@@ -25,10 +25,11 @@ fn duplicates_of_a_backend_are_those_of_the_file() {
         acknowledge: Acknowledge::All,
         entries_max: 100_000,
         bytes_max: 64 << 20,
+        path: None,
     };
     assert_eq!(duplicates(2, "duplicates = 2"), Some(default));
     let keys = "duplicates = 3\npartitions = 2\nconsistency = \"causal\"\nack = \"majority\"\n\
-                log = { entries = 1, bytes = \"1KiB\" }";
+                log = { entries = 1, bytes = \"1KiB\", path = \"/var/lib/a\" }";
     let given = Duplicates {
         partitions: 2,
         duplicates: 3,
@@ -36,6 +37,7 @@ fn duplicates_of_a_backend_are_those_of_the_file() {
         acknowledge: Acknowledge::Majority,
         entries_max: 1,
         bytes_max: 1024,
+        path: Some("/var/lib/a".into()),
     };
     assert_eq!(duplicates(6, keys), Some(given));
 }
@@ -62,6 +64,11 @@ fn numbers_of_duplicates_out_of_range_are_refused() {
              \"causal\": did you mean \"causal\"?",
         ),
         (
+            &backend(2, "duplicates = 2\nlog.path = \"\""),
+            "a.toml:5:12: [[backend]] log.path is empty; it must name a directory of this backend alone: set log.path = \
+             \"/var/lib/sherwood/a\", or remove it",
+        ),
+        (
             &backend(2, "duplicates = 2\nlog.entries = 0"),
             "a.toml:5:15: [[backend]] log.entries is 0; it must be at least 1: set log.entries = 100000",
         ),
@@ -75,6 +82,11 @@ fn keys_that_contradict_duplicates_are_refused() {
             &backend(2, "ack = \"first\""),
             "a.toml:4:7: [[backend]] ack is for a store that the node replicates, and duplicates is missing: set duplicates = \
              2, or remove ack",
+        ),
+        (
+            &backend(2, "log.path = \"/var/lib/a\""),
+            "a.toml:4:12: [[backend]] log is for a store that the node replicates, and duplicates is missing: set duplicates = \
+             2, or remove log",
         ),
         (
             &backend(2, "duplicates = 2\nwrites = { to = \"all\" }"),

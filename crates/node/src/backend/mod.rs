@@ -7,6 +7,7 @@
 //! or a probe is due.
 
 mod duplicates;
+pub(crate) mod log_disk;
 pub(crate) mod waiter;
 pub(crate) mod write;
 
@@ -39,6 +40,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::backend::duplicates::DuplicateSteps;
+use crate::backend::log_disk::{LogDisk, OpenedLogs};
 use crate::backend::waiter::Waiter;
 use crate::backend::write::{PendingWrite, Written};
 use crate::cluster::Cluster;
@@ -136,6 +138,8 @@ pub(crate) struct BackendDriver {
     /// Number of configured partitions of a replicated store; none if it is none.
     partitions: Option<usize>,
     steps: DuplicateSteps,
+    /// The logs of a replicated store, if they are kept on disk.
+    log_disk: Option<LogDisk>,
     state: Mutex<State>,
     calls: Mutex<HashMap<AttemptId, RunningCall>>,
     /// The spans of calls that sampled requests wait for; none if no spans are exported.
@@ -160,6 +164,8 @@ pub(crate) struct BackendParts {
     pub(crate) writes: sherwood_config::Writes,
     /// The replicas as duplicates; none if they are not kept equal by the node.
     pub(crate) duplicates: Option<Duplicates>,
+    /// The logs of the partitions, if they are kept on disk.
+    pub(crate) logs: Option<OpenedLogs>,
     /// The measure of a read and of a write, for tenants.
     pub(crate) units: Units,
     /// Name of the resource that limits tenants' writes, if there is one.
@@ -188,8 +194,8 @@ impl BackendParts {
             settle: self.writes.settle,
             shared: self.cluster.as_ref().and_then(|cluster| cluster.shared(self.id)).cloned(),
             units: self.units,
-            acknowledge: self.duplicates.map(|of| of.acknowledge).unwrap_or_default(),
-            duplicates: self.duplicates.map(|of| duplicate_options(&of)),
+            acknowledge: self.duplicates.as_ref().map(|of| of.acknowledge).unwrap_or_default(),
+            duplicates: self.duplicates.as_ref().map(duplicate_options),
             reads_as_written: self.replicas.iter().all(|replica| replica.answers_as_written()),
             ..BackendOptions::new(dispatch, self.replicas.len(), self.partitions.clone())
         }
@@ -216,8 +222,12 @@ impl BackendDriver {
         let (timeout, admit) = (options.timeout, options.admit);
         let calls_at_once_max = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
         let turn_timeout = machine_options.turn_timeout();
-        let partitions = parts.duplicates.map(|of| usize::from(of.partitions));
-        let machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
+        let partitions = parts.duplicates.as_ref().map(|of| usize::from(of.partitions));
+        let mut machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
+        let log_disk = parts.logs.map(|OpenedLogs { disk, recovered }| {
+            machine.keep_logs_on_disk(recovered);
+            disk
+        });
         let backend = Arc::new(Self {
             name: parts.name,
             timeout,
@@ -241,6 +251,7 @@ impl BackendDriver {
             times: parts.times,
             partitions,
             steps: DuplicateSteps::default(),
+            log_disk,
             state: Mutex::new(State { machine, writes: HashMap::new() }),
             calls: Mutex::default(),
             spans: parts.spans.map(Arc::new),
@@ -450,6 +461,9 @@ impl BackendDriver {
                     }
                     Action::Duplicate { partition, replica, step } => {
                         self.take_step(partition, replica, step);
+                    }
+                    Action::StoreLog { partition, records, first } => {
+                        self.store_log(partition, records, first);
                     }
                     Action::EndWrite { write, outcome, sent, session } => {
                         self.written.count(outcome);

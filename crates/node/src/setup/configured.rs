@@ -120,8 +120,7 @@ fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, Ope
     let stores: Vec<Arc<dyn Store>> =
         backend.replicas.iter().enumerate().map(open).collect::<Result<_, _>>()?;
     let sherwood_config::Freshness { rules, late_after } = backend.freshness.clone();
-    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, duplicates, shared, .. } =
-        backend;
+    let &sherwood_config::BackendConfig { ref name, dispatch, deadlines, writes, shared, .. } = backend;
     let (name, tickets, spans) = (name.clone(), backend.tickets.clone(), backend.spans.clone());
     let servers = backend.replicas.iter().map(StoreOptions::server).collect();
     Ok(BackendSetup {
@@ -131,7 +130,7 @@ fn backend(backend: &sherwood_config::BackendConfig) -> Result<BackendSetup, Ope
         rules,
         late_after,
         writes,
-        duplicates,
+        duplicates: backend.duplicates.clone(),
         shared,
         stores,
         servers,

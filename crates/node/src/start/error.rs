@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use sherwood_ports::PassedError;
 use sherwood_ports::access::AccessError;
 
+use crate::backend::log_disk::LogDiskError;
 use crate::control::TenancyError;
 use crate::spans::SpanExportError;
 
@@ -75,6 +76,9 @@ pub enum StartError {
     /// The bus of the cluster cannot be used as configured.
     #[error("[cluster] bus: {0}")]
     Bus(String),
+    /// The logs of a replicated store cannot be kept on disk.
+    #[error(transparent)]
+    Log(#[from] LogDiskError),
     /// The snapshot's file cannot be written.
     #[error(
         "the snapshot {path} cannot be written: {error}; make its directory, writable for this user, or choose another path \

@@ -48,6 +48,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{Semaphore, watch};
 
 use crate::admin;
+use crate::backend::log_disk::LogDisk;
 use crate::backend::{BackendDriver, BackendParts};
 use crate::bus::{Bus, Connect};
 use crate::classes::Classes;
@@ -747,7 +748,8 @@ fn backends(
             rules: backend.rules.clone(),
             late_after: backend.late_after.unwrap_or(setup.slo.bound.min(backend.dispatch.timeout) / 2),
             writes: backend.writes,
-            duplicates: backend.duplicates,
+            duplicates: backend.duplicates.clone(),
+            logs: LogDisk::open(backend.duplicates.as_ref())?,
             units: setup.tenancy.as_ref().map(|tenancy| tenancy.units(id)).unwrap_or_default(),
             written_resource: setup
                 .tenancy
