@@ -91,6 +91,29 @@ impl Client {
         self.ask("PUT", &format!("/v1/keys/{backend}/{key}"), value)
     }
 
+    /// Writes a key, and returns the status of the answer; none if the connection ends before.
+    pub(crate) fn try_write(&mut self, backend: &str, key: &str, value: &str) -> Option<u16> {
+        let length = value.len();
+        let request = format!("PUT /v1/keys/{backend}/{key} HTTP/1.1\r\nhost: localhost\r\n");
+        let request = format!("{request}content-length: {length}\r\n\r\n{value}");
+        self.0.get_mut().write_all(request.as_bytes()).ok()?;
+        let (mut status, mut length) = (None, 0);
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).ok()?;
+            let line = line.trim_end().to_ascii_lowercase();
+            if status.is_none() {
+                status = Some(line.split(' ').nth(1)?.parse().ok()?);
+            } else if let Some(bytes) = line.strip_prefix("content-length:") {
+                length = bytes.trim().parse().ok()?;
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        self.0.read_exact(&mut vec![0; length]).ok()?;
+        status
+    }
+
     pub(crate) fn remove(&mut self, backend: &str, key: &str) -> Answer {
         self.ask("DELETE", &format!("/v1/keys/{backend}/{key}"), "")
     }
