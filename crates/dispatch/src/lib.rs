@@ -54,8 +54,8 @@ pub use error::{Bound, FetchError};
 pub use estimate::Estimate;
 pub use holders::Holders;
 pub use log::{
-    BatchEnd, DuplicateState, FrameWrite, Layout, LayoutTextError, Log, LogAction, LogCounts, LogEntry, LogFiles,
-    LogOptions, LogRecord, LogRefused, Marker, MarkerError, Recovered, StoreEnd,
+    BatchEnd, DuplicateState, FrameWrite, Layout, LayoutTextError, Log, LogAction, LogCounts, LogEntry,
+    LogFiles, LogOptions, LogRecord, LogRefused, Marker, MarkerError, Recovered, StoreEnd,
 };
 pub use options::{Options, OptionsError, OverRate, ProbeOptions, RetryOptions, TenantOptions};
 pub use peer_rates::{

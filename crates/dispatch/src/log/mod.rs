@@ -10,9 +10,9 @@
 
 mod duplicate;
 mod entries;
+mod files;
 mod layout;
 mod members;
-mod files;
 mod record;
 mod repair;
 mod sending;
@@ -33,8 +33,8 @@ use duplicate::Duplicate;
 pub use duplicate::{DuplicateState, Marker, MarkerError};
 use entries::Entries;
 pub use entries::LogEntry;
-pub use layout::{Layout, LayoutTextError};
 pub use files::{FrameWrite, LogFiles};
+pub use layout::{Layout, LayoutTextError};
 pub use record::LogRecord;
 use stored::Disk;
 pub use stored::{Recovered, StoreEnd};

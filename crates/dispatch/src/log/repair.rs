@@ -127,6 +127,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Begins the copies that wait for a duplicate to copy from.
     pub(super) fn begin_copies(&mut self) {
         self.adopt_if_all_differ();
+        if !self.may_mark() {
+            return;
+        }
         let current = self.duplicates.iter().position(|one| one.state == DuplicateState::Current);
         let Some(from) = current else { return };
         let base = self.duplicates[from].applied;
@@ -153,6 +156,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Reads the duplicates again that have caught up, and those no longer that are too far behind,
     /// but for the last one that is read. A duplicate may have entries after those that it is known
     /// to have applied, and its values go back when it applies these again; it is read afterwards.
+    /// With a log on disk its marker has to be recorded, too: a process that starts next could not
+    /// tell what it has, and the others may have lost their data.
     pub(super) fn choose_read(&mut self, now: Instant) {
         for duplicate in 0..self.duplicates.len() {
             let one = &self.duplicates[duplicate];
@@ -170,6 +175,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             if let DuplicateState::Joining(until) = one.state
                 && one.applied >= until.max(one.sent.0)
                 && (!one.is_new || self.is_layout_recorded())
+                && (self.disk.is_none() || one.marker.is_some())
             {
                 self.set_state(duplicate, DuplicateState::Current);
                 self.duplicates[duplicate].is_new = false;

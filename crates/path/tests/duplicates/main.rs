@@ -111,7 +111,7 @@ fn driver_that_reports_a_write_to_disk_before_it_is_synced_is_found() {
     let is_found = |seed| {
         let found = catch_unwind(|| live(seed, false, true)).err();
         // The sentences about a value that is older than an acknowledged one, or another one.
-        let reasons = [", before ", "is cached, and server"];
+        let reasons = [", before ", "is cached, and Seat"];
         found.is_some_and(|why| {
             let why = why.downcast_ref::<String>();
             why.is_some_and(|why| reasons.iter().any(|reason| why.contains(reason)))

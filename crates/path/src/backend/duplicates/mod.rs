@@ -1,7 +1,7 @@
 //! Replicated stores: partitions of keys, each with a log of its changes and equal duplicates.
 
-mod layout;
 mod disk;
+mod layout;
 mod parked;
 mod reads;
 mod session;

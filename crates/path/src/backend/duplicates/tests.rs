@@ -131,7 +131,8 @@ fn write_goes_to_all_duplicates_and_the_cache_keeps_it_once_they_have_it() {
     let steps: Vec<_> = store.drain();
     assert_eq!(steps.len(), 2);
     for (replica, step) in steps.iter().enumerate() {
-        let Action::Duplicate { replica: to, step: DuplicateStep::Apply { marker, entries } } = step else {
+        let Action::Duplicate { replica: to, step: DuplicateStep::Apply { marker, entries }, .. } = step
+        else {
             panic!("{step:?}")
         };
         assert_eq!((to.index(), *marker), (replica, Marker { epoch: 7, sent: 1, applied: 0, layout: None }));
@@ -248,10 +249,10 @@ fn value_fetched_before_an_earlier_change_of_a_refused_one_was_applied_is_not_ca
 fn change_that_the_only_duplicate_refuses_is_not_done() {
     let mut store = Store::new(1, Acknowledge::All, Consistency::Eventual);
     let write = store.put(100, "k", "too large");
-    assert_eq!(store.machine.write_of(ReplicaId(0), 1), Some(write));
+    assert_eq!(store.machine.write_of(0, 1), Some(write));
     store.event(101, 0, DuplicateEvent::Applied(BatchEnd::Answered(&[1])));
     assert!(matches!(ended(&store.drain()), Some((of, WriteOutcome::NotDone, None)) if of == write));
-    assert_eq!(store.machine.write_of(ReplicaId(0), 1), None);
+    assert_eq!(store.machine.write_of(0, 1), None);
 }
 
 #[test]
