@@ -9,6 +9,7 @@
 //! parses sizes and durations as users write them, and [`nearest`] finds the name that a misspelt
 //! one was meant to be.
 
+mod attempt_times;
 pub mod batches;
 mod deadline_classes;
 mod demand;
@@ -39,6 +40,7 @@ mod traces;
 pub mod units;
 mod window;
 
+pub use attempt_times::{AttemptTimes, SlowCount};
 pub use deadline_classes::{DeadlineClass, DeadlineClasses, DeadlineClassesError};
 pub use demand::{DEADLINE_MAX, DeadlineError, Demand, DemandKind, RequestId, deadline_within};
 pub use demand_counts::DemandCounts;

@@ -76,6 +76,14 @@ impl LatencySketch {
         self.count
     }
 
+    /// Returns each bucket that latencies were counted in, as its ends and their number, in
+    /// ascending order. O(buckets).
+    pub fn buckets(&self) -> impl Iterator<Item = (Duration, Duration, u64)> {
+        let counted = self.buckets.iter().filter(|bucket| bucket.count() > 0);
+        let nanos = Duration::from_nanos;
+        counted.map(move |bucket| (nanos(bucket.start()), nanos(bucket.end()), bucket.count()))
+    }
+
     /// The latency at `quantile` (0 to 1): the middle of the bucket that holds element
     /// floor(quantile x count) of the sorted values; none if nothing was counted. O(buckets).
     #[must_use]

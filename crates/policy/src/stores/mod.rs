@@ -6,11 +6,17 @@
 //! that gains more than the data that has to move is worth. It compares its predictions with the
 //! measured levels, and changes nothing while they differ.
 
+mod forecast;
 mod layout;
 mod manager;
 mod options;
+mod service_times;
+mod slow_periods;
 mod words;
 
+pub use forecast::Forecast;
 pub use layout::moved_ratio;
 pub use manager::{Manager, StoreDecision};
 pub use options::{ManagerAim, ManagerOptions};
+pub use service_times::service_times;
+pub use slow_periods::SlowPeriods;
