@@ -119,7 +119,7 @@ impl Admission {
 pub(crate) fn planned(choices: &[BetaChoice]) -> Vec<BackendPlan> {
     let applied = choices.iter().filter(|choice| choice.applied);
     applied
-        .map(|choice| BackendPlan { backend: choice.backend, beta: Some(choice.beta), copies: None })
+        .map(|choice| BackendPlan { beta: Some(choice.beta), ..BackendPlan::unchanged(choice.backend) })
         .collect()
 }
 
@@ -188,7 +188,7 @@ mod tests {
         let beta = percent(94.0);
         assert_eq!(
             planned(&changes),
-            [BackendPlan { backend: BackendId(2), beta: Some(beta), copies: None }]
+            [BackendPlan { beta: Some(beta), ..BackendPlan::unchanged(BackendId(2)) }]
         );
         let reason = "100% of 500 deadlines were missed, where 3% are wanted: beta rises from 88% to 94%";
         assert_eq!(changes[0].reason, reason);

@@ -143,7 +143,10 @@ impl CopiesDecision {
     /// Returns the backends' plans if the decision takes effect.
     pub(crate) fn plans(&self) -> Vec<BackendPlan> {
         let each = self.backends.iter().zip(&self.outcome.factors).filter(|_| self.applied);
-        let plan = |(&backend, &factor)| BackendPlan { backend, beta: None, copies: Some(Copies { factor }) };
+        let plan = |(&backend, &factor)| BackendPlan {
+            copies: Some(Copies { factor }),
+            ..BackendPlan::unchanged(backend)
+        };
         each.map(plan).collect()
     }
 }

@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use sherwood_model::{Demand, Instant, ReplicaId, SeededState, TierWindow};
+use sherwood_model::{AttemptTimes, Demand, Instant, ReplicaId, SeededState, TierWindow};
 
 use self::tenants::TenantReads;
+use crate::attempt_meter::AttemptMeter;
 use crate::connections::Connections;
 use crate::draws::{Draws, below};
 use crate::expiries::Expiries;
@@ -150,6 +151,8 @@ pub struct Dispatch<K, V, W> {
     extra_load: ExtraLoad,
     /// Measurements for a replicator; none if there is none.
     meter: Option<Box<TierMeter>>,
+    /// Measurements for the manager of a replicated store; none if there is none.
+    attempt_meter: Option<Box<AttemptMeter>>,
     ramp: Option<Ramp>,
     probes: Probes<K>,
     /// The rates of the tenants; none if tenants have none.
@@ -233,6 +236,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             budget: ExtraBudget::new(&options.retry),
             extra_load: ExtraLoad::default(),
             meter: options.cores.map(|cores| Box::new(TierMeter::new(cores, replicas))),
+            attempt_meter: None,
             ramp: options.ramp.map(|ramp| Ramp::new(ramp, options.timeout)),
             probes: Probes::new(replicas),
             tenant_reads: options
@@ -458,6 +462,15 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.meter.as_mut().map(|meter| meter.window(now, since, tokens))
     }
 
+    /// Returns the accesses since the call before, and their attempts, and counts the next ones with
+    /// this bound, within which an access is to be answered, and the time from which on an attempt
+    /// is slow. The first call begins the measurement.
+    pub fn take_attempts(&mut self, bound: Duration, slow_from: Duration) -> AttemptTimes {
+        let replicas = self.replicas.len();
+        let meter = self.attempt_meter.get_or_insert_with(|| Box::new(AttemptMeter::new(replicas)));
+        meter.take(bound, slow_from)
+    }
+
     /// Takes in that a call has made progress: that a copy of a request has asked the next tier.
     /// Copies that are planned for later then wait for missing progress instead of the end of the
     /// call, and balancers learn from the time since the report before. Ignored if the call has
@@ -551,6 +564,7 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
             calls_for_any_replica: self.tier.as_ref().map_or(0, |tier| tier.queue.queued()),
             leases: self.leases,
             factor: self.replication.factor(),
+            hedge: self.replication.progressed(),
             extra_load_ratio: self.extra_load.ratio(),
             replicas: self.replicas.iter().map(Replica::stats).collect(),
         }

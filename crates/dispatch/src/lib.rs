@@ -17,6 +17,7 @@
 
 mod acknowledge;
 mod action;
+mod attempt_meter;
 mod connections;
 mod dispatch;
 mod draws;

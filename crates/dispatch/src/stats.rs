@@ -31,6 +31,9 @@ pub struct Stats {
     pub ramp: Option<RampStanding>,
     /// Attempts that a fetch has at once, by its plan.
     pub factor: u8,
+    /// Time after which a fetch has one more attempt at present; none if it has none, or while too
+    /// few latencies are known.
+    pub hedge: Option<Duration>,
     /// Time that replicas have lately spent on attempts whose answer was not needed, as a share of
     /// that of the others: over the last one to two minutes. 0 while fetches have one attempt.
     pub extra_load_ratio: f64,

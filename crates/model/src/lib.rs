@@ -52,7 +52,7 @@ pub use ids::{BackendId, PartitionId, ReplicaId, ResourceId, TenantId};
 pub use latency_bucket::LatencyBucket;
 pub use nearest::{did_you_mean, nearest};
 pub use percent::{Percent, PercentError};
-pub use plan::{BackendPlan, CachePlan, Copies, Plan};
+pub use plan::{BackendPlan, CachePlan, Copies, Plan, StoreLayout};
 pub use query_windows::QueryWindows;
 pub use request::{FinishedRequest, QueryEnd, RequestEnd};
 pub use resource::{Legs, Rates, ResourceClass, ResourceKind, Unit};

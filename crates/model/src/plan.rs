@@ -1,5 +1,7 @@
 //! The plan of a decision: a division of the cache, and rates of the resources behind it.
 
+use std::time::Duration;
+
 use crate::{BackendId, PartitionId, Percent, Rates};
 
 /// A division of the cache and, with several tenants, of the resources behind it.
@@ -26,6 +28,29 @@ pub struct BackendPlan {
     pub beta: Option<Percent>,
     /// The copies of each request.
     pub copies: Option<Copies>,
+    /// The layout of a replicated store.
+    pub layout: Option<StoreLayout>,
+}
+
+impl BackendPlan {
+    /// Returns a plan that leaves all settings of a backend unchanged.
+    #[must_use]
+    pub fn unchanged(backend: BackendId) -> Self {
+        Self { backend, beta: None, copies: None, layout: None }
+    }
+}
+
+/// The layout of a replicated store, and the way in which its duplicates are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLayout {
+    /// Partitions of the keys.
+    pub partitions: u16,
+    /// Duplicates of each partition.
+    pub duplicates: u8,
+    /// Duplicates that an access asks at once, at least 1.
+    pub asked: u8,
+    /// Time after which one more duplicate is asked; none if none is.
+    pub hedge: Option<Duration>,
 }
 
 /// The number of copies of each request to a backend, which have different replicas.

@@ -290,7 +290,10 @@ fn plan_that_does_not_fit_the_partitions_totals_or_tenants_is_refused() {
         assert!(matches!(check(&with(rates), &pair.rounds), Err(PlanFault::Tenants(_))));
     }
     let backend = BackendId(1);
-    let beta = sherwood_model::BackendPlan { backend, beta: Some(Percent::BETA), copies: None };
+    let beta = sherwood_model::BackendPlan {
+        beta: Some(Percent::BETA),
+        ..sherwood_model::BackendPlan::unchanged(backend)
+    };
     let plan = Plan { backends: vec![beta], ..budgets(&[1, 1]) };
     assert_eq!(check(&plan, &one), Err(PlanFault::Backend(backend)));
 }
@@ -384,7 +387,7 @@ fn refused_division_within_tenants_keeps_the_step_among_tenants_from_the_same_ob
         ..CacheSeen::default()
     };
     pair.seen.iter_mut().zip(&held).for_each(|(seen, &bytes)| grow(seen, bytes));
-    let seen = Seen { cache: Some(cache), tenants: Some(pair.seen.clone()), replication: None };
+    let seen = Seen { cache: Some(cache), tenants: Some(pair.seen.clone()), ..Seen::default() };
     pair.rounds.handle_seen(pair.now, seen);
     refuse(&mut pair.rounds, Some(held.clone()));
     let acts = acts(&mut pair.rounds);

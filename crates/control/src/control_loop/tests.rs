@@ -105,7 +105,10 @@ fn plan_moves_bytes_to_the_blocking_backend_and_raises_its_beta() {
     let plan = plan(&acts).unwrap();
     assert_eq!(
         plan.backends,
-        [sherwood_model::BackendPlan { backend: BackendId(1), beta: Some(beta), copies: None }]
+        [sherwood_model::BackendPlan {
+            beta: Some(beta),
+            ..sherwood_model::BackendPlan::unchanged(BackendId(1))
+        }]
     );
     let budgets = budgets(&acts).unwrap();
     assert!(budgets[1] > TOTAL / 2, "{budgets:?}");
@@ -175,7 +178,7 @@ fn loop_without_observed_traffic_keeps_its_budgets() {
         partitions: (0..2).map(|i| partition(i, 0)).collect(),
         ..CacheSeen::default()
     };
-    rounds.handle_seen(at(5), Seen { cache: Some(nothing), tenants: Some(Vec::new()), replication: None });
+    rounds.handle_seen(at(5), Seen { cache: Some(nothing), tenants: Some(Vec::new()), ..Seen::default() });
     assert_eq!(budgets(&acts(&mut rounds)), Some(vec![TOTAL / 2; 2]));
 }
 

@@ -244,8 +244,14 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// wait for their scheduling turn are not reported.
     #[inline]
     pub(super) fn report(&mut self, now: Instant, attempt: &Attempt<K>, at: Instant, end: CallEnd) {
-        if at != Instant::NEVER && (self.balancer.learns() || !self.replication.is_one()) {
+        if at == Instant::NEVER {
+            return;
+        }
+        if self.balancer.learns() || !self.replication.is_one() {
             self.teach(now, attempt, at, end);
+        }
+        if let Some(meter) = &mut self.attempt_meter {
+            meter.note_end(now, attempt.server(), at, end);
         }
     }
 

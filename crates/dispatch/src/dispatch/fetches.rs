@@ -38,6 +38,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
     /// returns false.
     pub(super) fn begin(&mut self, now: Instant, id: Id) -> bool {
         let demand = self.fetches.get(id).expect(STORED).demand;
+        if let Some(meter) = &mut self.attempt_meter {
+            meter.note_access();
+        }
         if let Err(refusal) = self.offer(id, None) {
             self.end(now, id, &refusal);
             return false;
@@ -189,11 +192,10 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         fetch.open -= ended;
         fetch.missed.extend(missed);
         let asked_at = fetch.asked_at;
-        if let Some(meter) = &mut self.meter
-            && ended > 0
-            && fetch.open == 0
-        {
-            meter.note_answer(now - asked_at);
+        if ended > 0 && fetch.open == 0 {
+            let (meter, attempt_meter) = (self.meter.iter_mut(), self.attempt_meter.iter_mut());
+            meter.for_each(|meter| meter.note_answer(now - asked_at));
+            attempt_meter.for_each(|meter| meter.note_answer(now - asked_at));
         }
         // The attempts that run on answer for the same list.
         if fetch.keys.is_empty() && (fetch.open > 0 || !is_last) {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{Demand, Instant, ReplicaId, did_you_mean};
+use sherwood_model::{Demand, Instant, ReplicaId, StoreLayout, did_you_mean};
 use thiserror::Error;
 
 use super::c3::C3;
@@ -223,6 +223,17 @@ impl AdmitChoice {
             ("delay", Self::Delay { target: TARGET_DELAY }),
         ];
         choose("admit", name, &built)
+    }
+}
+
+impl From<&StoreLayout> for CopiesChoice {
+    /// Returns the rule by which the duplicates of a replicated store are asked.
+    fn from(layout: &StoreLayout) -> Self {
+        match layout.hedge {
+            None => Self::Fixed { factor: layout.asked },
+            // So few latencies are within the percentile that it is below the least delay.
+            Some(min) => Self::Hedge { percentile: Percent::MIN, min },
+        }
     }
 }
 

@@ -24,7 +24,8 @@ use sherwood_dispatch::{
     Reply, RetryOptions, Stats,
 };
 use sherwood_model::{
-    BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState, TierWindow,
+    AttemptTimes, BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState,
+    StoreLayout, TierWindow,
 };
 
 pub use action::{Action, Invalidation, Write, WriteOptions, WriteOrder};
@@ -404,13 +405,19 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.options.rules.take_lifetimes(of);
     }
 
-    /// Applies the backend's part of a plan.
+    /// Applies the backend's part of a plan. Of the layout of a replicated store, partitions and
+    /// duplicates stay as they are.
     pub fn apply(&mut self, plan: &BackendPlan) {
         if let Some(beta) = plan.beta {
             self.dispatch.set_beta(beta);
         }
         if let Some(copies) = plan.copies {
             self.dispatch.set_copies(copies.factor);
+        }
+        if let (Some(layout), Some(duplicates)) = (&plan.layout, self.options.duplicates) {
+            let asked = layout.asked.clamp(1, duplicates.duplicates as u8);
+            let copies = CopiesChoice::from(&StoreLayout { asked, ..*layout });
+            self.dispatch.replace_copies(copies).expect("each duplicate is another replica");
         }
     }
 
@@ -425,6 +432,25 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Returns the calls of a measuring window; see [`Dispatch::tier_window`].
     pub fn tier_window(&mut self, now: Instant, since: Instant) -> Option<TierWindow> {
         self.dispatch.tier_window(now, since)
+    }
+
+    /// Returns the layout of a replicated store, and the way in which its duplicates are asked at
+    /// present; none if the store is none.
+    #[must_use]
+    pub fn layout(&self) -> Option<StoreLayout> {
+        let duplicates = self.options.duplicates?;
+        let Stats { factor, hedge, .. } = self.dispatch.stats();
+        Some(StoreLayout {
+            partitions: duplicates.partitions as u16,
+            duplicates: duplicates.duplicates as u8,
+            asked: factor,
+            hedge,
+        })
+    }
+
+    /// Returns the accesses since the call before; see [`Dispatch::take_attempts`].
+    pub fn take_attempts(&mut self, bound: Duration, slow_from: Duration) -> AttemptTimes {
+        self.dispatch.take_attempts(bound, slow_from)
     }
 
     /// Carries out what is due by `now`: timeouts, probes, flushes, ends of fences and waiting

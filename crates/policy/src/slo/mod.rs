@@ -9,12 +9,14 @@ mod cdf;
 mod lattice;
 mod search;
 
+use std::time::Duration;
+
 use serde::Serialize;
-use sherwood_model::SplitMix64;
+use sherwood_model::{SplitMix64, StoreLayout};
 
 pub use cdf::{CdfError, ServiceTimes};
 use lattice::Lattice;
-pub use search::{Costs, PricedPlan, cheapest, plans};
+pub use search::{Costs, PricedPlan, cheapest, plans, ways};
 
 /// Most duplicates of a partition.
 pub const DUPLICATES_MAX: u32 = 8;
@@ -79,6 +81,30 @@ impl StorePlan {
     #[must_use]
     pub fn all_asked(partitions: u32, duplicates: u32) -> Self {
         Self { partitions, duplicates, asked: duplicates, hedge_ms: None }
+    }
+
+    /// Returns the plan as a backend carries it out.
+    #[must_use]
+    pub fn layout(&self) -> StoreLayout {
+        let hedge = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX);
+        StoreLayout {
+            partitions: u16::try_from(self.partitions).unwrap_or(u16::MAX),
+            duplicates: u8::try_from(self.duplicates).unwrap_or(u8::MAX),
+            asked: u8::try_from(self.asked).unwrap_or(u8::MAX),
+            hedge: self.hedge_ms.map(hedge),
+        }
+    }
+
+    /// Returns the plan that a backend carries out.
+    #[must_use]
+    pub fn of_layout(layout: &StoreLayout) -> Self {
+        let &StoreLayout { partitions, duplicates, asked, hedge } = layout;
+        Self {
+            partitions: partitions.into(),
+            duplicates: duplicates.into(),
+            asked: asked.into(),
+            hedge_ms: hedge.map(|hedge| hedge.as_secs_f64() * 1e3),
+        }
     }
 
     /// The number of nodes that it needs.

@@ -88,6 +88,21 @@ pub fn cheapest(times: &ServiceTimes, objective: &Objective, level: f64, costs: 
     plans
 }
 
+/// Returns the ways to ask the duplicates of a plan's layout, with their figures.
+#[must_use]
+pub fn ways(
+    times: &ServiceTimes,
+    objective: &Objective,
+    layout: &StorePlan,
+) -> Vec<(StorePlan, PlanFigures)> {
+    let of_layout = |shape: &StorePlan| shape.duplicates == layout.duplicates;
+    let alone = StorePlan { asked: 1, ..StorePlan::all_asked(1, layout.duplicates) };
+    let alone = (layout.duplicates > 1).then_some(alone);
+    let shapes = alone.into_iter().chain(shapes(times, objective).filter(of_layout));
+    let plans = shapes.map(|shape| StorePlan { partitions: layout.partitions, ..shape });
+    plans.map(|plan| (plan, predict(times, objective, &plan))).collect()
+}
+
 /// All numbers of duplicates and ways to ask them, with one partition.
 fn shapes(times: &ServiceTimes, objective: &Objective) -> impl Iterator<Item = StorePlan> {
     let mut hedges: Vec<f64> = HEDGED_AT.iter().map(|share| times.quantile_ms(*share)).collect();

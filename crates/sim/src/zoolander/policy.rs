@@ -37,14 +37,10 @@ impl Use {
 
     /// Returns the use that a plan of the manager describes.
     pub(super) fn planned(plan: &StorePlan) -> Self {
-        let hedge = |ms: f64| {
-            let min = Duration::from_secs_f64(ms / 1e3);
-            // So few latencies are within the percentile that it is below the least delay.
-            CopiesChoice::Hedge { percentile: Percent::MIN, min }
-        };
+        let layout = plan.layout();
         Self {
-            layout: Layout { partitions: plan.partitions as u16, duplicates: plan.duplicates as u8 },
-            copies: plan.hedge_ms.map_or(CopiesChoice::Fixed { factor: plan.asked as u8 }, hedge),
+            layout: Layout { partitions: layout.partitions, duplicates: layout.duplicates },
+            copies: (&layout).into(),
         }
     }
 
