@@ -3,7 +3,10 @@
 use super::layout::{is_same_layout, moved_ratio};
 use super::options::{ManagerAim, ManagerOptions};
 use super::words;
-use crate::slo::{PlanFigures, ServiceTimes, StorePlan, cheapest, plans, predict};
+use crate::slo::{PlanFigures, ServiceTimes, StorePlan, cheapest, plans, predict, ways};
+
+/// Least load, in attempts for each access, for which the plan is changed at the same price.
+const LOAD_MIN: f64 = 0.05;
 
 /// Manager of the layout of a replicated store, and of the way in which its duplicates are asked.
 ///
@@ -27,6 +30,8 @@ use crate::slo::{PlanFigures, ServiceTimes, StorePlan, cheapest, plans, predict}
 ///     gain_min: ManagerOptions::GAIN_MIN,
 ///     move_cost: ManagerOptions::MOVE_COST,
 ///     error_max: ManagerOptions::ERROR_MAX,
+///     hedged_max: 1.0,
+///     keeps_layout: false,
 ///     dry_run: false,
 /// };
 /// let mut manager = Manager::new(options, StorePlan::all_asked(8, 1));
@@ -51,6 +56,8 @@ pub struct Manager {
 pub struct StoreDecision {
     /// The plan in force from now on.
     pub plan: StorePlan,
+    /// The plan that is best, which a dry run does not put in force.
+    pub proposed: StorePlan,
     /// True if it differs from the plan before.
     pub is_change: bool,
     /// The predicted level of the plan at the present rate.
@@ -86,6 +93,27 @@ impl Manager {
         self.off.is_some()
     }
 
+    /// The predicted level of the plan in force; none before the first prediction.
+    #[must_use]
+    pub fn predicted(&self) -> Option<f64> {
+        self.predicted
+    }
+
+    /// Takes over a plan that was put in force by others.
+    pub fn adopt(&mut self, plan: StorePlan) {
+        self.plan = plan;
+    }
+
+    /// Sets if changes are only said.
+    pub fn set_dry_run(&mut self, dry_run: bool) {
+        self.options.dry_run = dry_run;
+    }
+
+    /// Sets the SLO: the share of the requests that are to end within the bound.
+    pub fn set_slo(&mut self, bound_ms: f64, level: f64) {
+        (self.options.bound_ms, self.options.level) = (bound_ms, level);
+    }
+
     /// Decides on the plan for the present rate, in accesses a second. `forecast` is the rate that
     /// follows for about as long, such as that of the night: a layout is better if it suits both,
     /// since data moves less often. With [`ManagerAim::Cheapest`] it has no effect. Takes some
@@ -104,9 +132,11 @@ impl Manager {
             let reason = format!("the model is off: measured {measured}, predicted {predicted}");
             return self.kept(&present, &reason);
         }
-        let chosen = self.best(&candidates).filter(|best| best.score > present.score + self.options.gain_min);
+        let chosen = self.best(&candidates).filter(|best| self.is_worth_it(best, &present));
         let Some(chosen) = chosen else {
-            return self.kept(&present, "no other plan gains enough");
+            let is_watched = self.options.aim == ManagerAim::Present;
+            let reason = if is_watched { "it is as configured" } else { "no other plan gains enough" };
+            return self.kept(&present, reason);
         };
         self.change(&present, &chosen, rate_per_s)
     }
@@ -125,10 +155,18 @@ impl Manager {
             (false, false) => "",
         };
         is_news.then(|| {
-            let plan = words::plan(&self.plan);
+            let plan = self.plan;
             let [level, predicted] = [level, predicted].map(words::percent);
             format!("{plan}: measured {level}, predicted {predicted}{so}")
         })
+    }
+
+    /// Notes what was measured in a window, as [`handle_measured`](Self::handle_measured), beside
+    /// what the model predicts for the service times and the rate of that window.
+    pub fn handle_window(&mut self, times: &ServiceTimes, rate_per_s: f64, level: f64) -> Option<String> {
+        let figures = predict(times, &self.options.objective(rate_per_s), &self.plan);
+        self.predicted = Some(figures.service_level);
+        self.handle_measured(level)
     }
 
     /// Returns the plans that the nodes allow, with their scores.
@@ -138,9 +176,15 @@ impl Manager {
         rate_per_s: f64,
         forecast_per_s: Option<f64>,
     ) -> Vec<Candidate> {
-        let ManagerOptions { level, nodes, costs, aim, .. } = self.options;
+        let ManagerOptions { level, nodes, costs, aim, keeps_layout, hedged_max, .. } = self.options;
+        if aim == ManagerAim::Present {
+            return Vec::new();
+        }
         let of_rate = |rate_per_s: f64| {
             let objective = self.options.objective(rate_per_s);
+            if keeps_layout {
+                return ways(times, &objective, &self.plan);
+            }
             let all = plans(times, &objective, level, nodes, &costs).into_iter();
             let fewest = (aim == ManagerAim::Cheapest).then(|| cheapest(times, &objective, level, &costs));
             let fewest = fewest.into_iter().flatten().filter(|priced| priced.nodes <= nodes);
@@ -152,7 +196,10 @@ impl Manager {
             let later = same.map(|(_, figures)| figures.service_level).max_by(f64::total_cmp);
             self.candidate(plan, figures, later)
         };
-        of_rate(rate_per_s).into_iter().map(candidate).collect()
+        let is_paid = |(plan, figures): &(StorePlan, PlanFigures)| {
+            plan.hedge_ms.is_none() || figures.extra_load_ratio <= hedged_max
+        };
+        of_rate(rate_per_s).into_iter().filter(is_paid).map(candidate).collect()
     }
 
     /// Returns the plan in force as a candidate.
@@ -176,7 +223,7 @@ impl Manager {
     fn candidate(&self, plan: StorePlan, figures: PlanFigures, later: Option<f64>) -> Candidate {
         let ManagerOptions { aim, level, nodes, costs, move_cost, .. } = self.options;
         let worth = match aim {
-            ManagerAim::BestLevel => {
+            ManagerAim::BestLevel | ManagerAim::Present => {
                 later.map_or(figures.service_level, |later| (figures.service_level + later) / 2.0)
             }
             // A plan that meets the SLO is better than any that does not.
@@ -202,11 +249,24 @@ impl Manager {
         .copied()
     }
 
+    /// Returns true if the plan gains enough to be changed to: a higher score, or with
+    /// [`ManagerAim::Cheapest`] less load for the same price. Then only half of the requests that
+    /// the SLO allows may be late, so that the plan does not change back with the next window.
+    fn is_worth_it(&self, best: &Candidate, present: &Candidate) -> bool {
+        let ManagerOptions { aim, level, gain_min, .. } = self.options;
+        let saved = present.figures.extra_load_ratio - best.figures.extra_load_ratio;
+        let is_saving = aim == ManagerAim::Cheapest
+            && best.score >= present.score
+            && saved >= LOAD_MIN
+            && best.figures.service_level >= (1.0 + level) / 2.0;
+        best.score > present.score + gain_min || is_saving
+    }
+
     fn kept(&self, present: &Candidate, reason: &str) -> StoreDecision {
         let predicted = present.figures.service_level;
-        let (plan, level) = (words::plan(&self.plan), words::percent(predicted));
+        let (plan, level) = (self.plan, words::percent(predicted));
         let reason = format!("{plan} stay, {level} expected: {reason}");
-        StoreDecision { plan: self.plan, is_change: false, predicted, reason }
+        StoreDecision { plan: self.plan, proposed: self.plan, is_change: false, predicted, reason }
     }
 
     /// Changes the plan, unless changes are only said.
@@ -217,8 +277,8 @@ impl Manager {
         let mut reason = format!(
             "{} → {}: at {rate_per_s:.0} accesses a second {} of the requests are expected within {bound_ms} ms in \
              place of {}",
-            words::plan(&self.plan),
-            words::plan(&chosen.plan),
+            self.plan,
+            chosen.plan,
             words::percent(after),
             words::percent(before),
         );
@@ -227,10 +287,11 @@ impl Manager {
         }
         if dry_run {
             reason += "; not made, since this is a dry run";
-            return StoreDecision { plan: self.plan, is_change: false, predicted: before, reason };
+            let (plan, proposed) = (self.plan, chosen.plan);
+            return StoreDecision { plan, proposed, is_change: false, predicted: before, reason };
         }
         (self.plan, self.predicted, self.is_unmeasured) = (chosen.plan, Some(after), true);
-        StoreDecision { plan: self.plan, is_change: true, predicted: after, reason }
+        StoreDecision { plan: self.plan, proposed: self.plan, is_change: true, predicted: after, reason }
     }
 }
 

@@ -27,6 +27,10 @@ pub struct ManagerOptions {
     pub move_cost: f64,
     /// Largest difference between predicted and measured level at which plans are changed.
     pub error_max: f64,
+    /// Largest share of the accesses that may have a hedge.
+    pub hedged_max: f64,
+    /// True if partitions and duplicates stay, and only the way to ask changes.
+    pub keeps_layout: bool,
     /// True if changes are said and not made.
     pub dry_run: bool,
 }
@@ -39,6 +43,8 @@ pub enum ManagerAim {
     BestLevel,
     /// The cheapest one that meets the SLO, or that with the highest level if none does.
     Cheapest,
+    /// The present one, whose level is predicted and compared with the measured one.
+    Present,
 }
 
 impl ManagerOptions {

@@ -17,6 +17,8 @@ const OPTIONS: ManagerOptions = ManagerOptions {
     gain_min: ManagerOptions::GAIN_MIN,
     move_cost: ManagerOptions::MOVE_COST,
     error_max: ManagerOptions::ERROR_MAX,
+    hedged_max: 1.0,
+    keeps_layout: false,
     dry_run: false,
 };
 
@@ -104,6 +106,8 @@ fn dry_run_says_the_change_and_keeps_the_plan() {
     let mut manager = Manager::new(ManagerOptions { dry_run: true, ..OPTIONS }, divided());
     let decision = manager.decide(&times(), LIGHT, None);
     assert_eq!((decision.is_change, decision.plan), (false, divided()));
+    let made = Manager::new(OPTIONS, divided()).decide(&times(), LIGHT, None);
+    assert_eq!(decision.proposed, made.plan);
     assert!(decision.reason.contains("→") && decision.reason.ends_with("a dry run"), "{}", decision.reason);
 }
 
@@ -118,4 +122,40 @@ fn cheapest_plan_meets_the_level_with_fewer_nodes() {
     let mut never = Manager::new(ManagerOptions { level: 1.0, ..options }, divided());
     let best = Manager::new(OPTIONS, divided()).decide(&times(), HEAVY, None).predicted;
     assert!((never.decide(&times(), HEAVY, None).predicted - best).abs() < 2.0 * OPTIONS.gain_min);
+}
+
+#[test]
+fn only_the_way_to_ask_changes_where_the_layout_stays() {
+    let options = ManagerOptions { keeps_layout: true, ..OPTIONS };
+    let one_asked = StorePlan { asked: 1, ..StorePlan::all_asked(4, 2) };
+    let best = Manager::new(options, one_asked).decide(&times(), LIGHT, None);
+    assert!(best.is_change && is_same_layout(&best.plan, &one_asked), "{best:?}");
+    assert!(best.plan.hedge_ms.is_some(), "a hedge makes less load than two copies: {best:?}");
+    let unpaid = ManagerOptions { hedged_max: 0.0, ..options };
+    let all = Manager::new(unpaid, one_asked).decide(&times(), LIGHT, None);
+    assert_eq!(all.plan, StorePlan::all_asked(4, 2), "no access may have a hedge");
+    // Three of a hundred accesses may be late: one duplicate suffices.
+    let cheap = ManagerOptions { aim: ManagerAim::Cheapest, level: 0.97, ..options };
+    let cheapest = Manager::new(cheap, StorePlan::all_asked(4, 2)).decide(&times(), LIGHT, None);
+    assert_eq!(cheapest.plan, one_asked, "{cheapest:?}");
+    let close = ManagerOptions { level: 0.988, ..cheap };
+    let stays = Manager::new(close, StorePlan::all_asked(4, 2)).decide(&times(), LIGHT, None);
+    assert!(!stays.is_change || stays.plan.hedge_ms.is_some(), "one has nothing to spare: {stays:?}");
+}
+
+#[test]
+fn configured_plan_is_only_watched() {
+    let mut manager = Manager::new(ManagerOptions { aim: ManagerAim::Present, ..OPTIONS }, divided());
+    let decision = manager.decide(&times(), LIGHT, None);
+    assert_eq!((decision.is_change, decision.proposed), (false, divided()));
+    assert!(decision.reason.ends_with("expected: it is as configured"), "{}", decision.reason);
+}
+
+#[test]
+fn window_is_compared_with_the_prediction_for_its_own_rate() {
+    let mut manager = Manager::new(OPTIONS, StorePlan::all_asked(1, 2));
+    let predicted = manager.decide(&times(), LIGHT, None).predicted;
+    manager.adopt(StorePlan::all_asked(1, 1));
+    assert!(manager.handle_window(&times(), HEAVY, predicted).is_some_and(|said| said.contains("stays")));
+    assert!(manager.is_frozen() && manager.predicted() == Some(0.0), "one node cannot follow");
 }

@@ -96,6 +96,9 @@ const MANAGED: ManagerOptions = ManagerOptions {
     gain_min: ManagerOptions::GAIN_MIN,
     move_cost: ManagerOptions::MOVE_COST,
     error_max: ManagerOptions::ERROR_MAX,
+    // Nothing limits the copies of the simulated dispatcher.
+    hedged_max: 1.0,
+    keeps_layout: false,
     dry_run: false,
 };
 
