@@ -4,7 +4,7 @@ use sherwood_model::Plan;
 use sherwood_policy::Decision;
 use sherwood_policy::tenants::TenantDecision;
 
-use crate::{BetaChoice, CopiesDecision, Refused};
+use crate::{BetaChoice, CopiesDecision, Refused, StoreSaid};
 
 /// An action that the control loop asks its driver to carry out.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub enum Said {
     Beta(BetaChoice),
     /// The choice of the copies of each request in the tiers of an application.
     Copies(CopiesDecision),
+    /// A choice for a replicated store, or its measured effect.
+    Store(StoreSaid),
     /// The division of the cache among partitions. If the guard rolled back, [`Decision::harm`] is
     /// set.
     Division(Decision),

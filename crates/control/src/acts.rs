@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use sherwood_model::Plan;
 
 use crate::levels::Standing;
+use sherwood_policy::stores::Manager;
+
 use crate::{Act, Admission, Levels, Replication, Said};
 
-/// The acts that follow from one input: at most three plans, and a few reports for each backend.
+/// The acts that follow from one input: at most four plans, and a few reports for each backend.
 #[derive(Clone, Default)]
 pub(crate) struct Acts {
     waiting: VecDeque<Waiting>,
@@ -25,6 +27,8 @@ pub(crate) enum Round {
     Tenants,
     /// A decision about copies.
     Copies,
+    /// Decisions about replicated stores.
+    Stores,
     /// A change by the operator.
     Operator,
 }
@@ -41,11 +45,13 @@ struct Waiting {
 #[derive(Clone)]
 pub(crate) enum Undo {
     /// The state before a decision among partitions.
-    Decision(Standing, Admission, Option<Box<Replication>>),
+    Decision(Standing, Admission, Option<Box<Replication>>, Vec<Manager>),
     /// The state before a step among tenants.
     Step(Standing),
     /// The state before a decision about copies.
     Copies(Box<Replication>),
+    /// The managers before decisions about replicated stores.
+    Stores(Vec<Manager>),
     /// The state before a change by the operator.
     Levels(Box<Levels>),
 }

@@ -1,6 +1,7 @@
 //! The control loop around all levers.
 
-use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, TenantId};
+use sherwood_model::{BackendId, CachePlan, Instant, PartitionId, Plan, Slo, TenantId};
+use sherwood_policy::stores::Manager;
 use sherwood_policy::tenants::{TenantObservation, TenantPolicy, TenantTerms};
 use sherwood_policy::{
     CounterWindow, Decision, GuardOptions, GuardStanding, Harm, Observation, Options, PartitionObservation,
@@ -14,7 +15,7 @@ use crate::losses::Noticed;
 use crate::pins::while_absent;
 use crate::{
     Act, Admission, BetaChoice, CacheSeen, CopiesDecision, Levels, PartitionSeen, Pin, PinError, PlanFault,
-    Refused, Replication, ReplicationSeen, Said, Seen, check_least, check_sums,
+    Refused, Replication, ReplicationSeen, Said, Seen, StoreSaid, StoreSeen, Stores, check_least, check_sums,
 };
 
 /// Decides from the driver's observations at regular times, and hands the driver the acts to carry
@@ -32,6 +33,7 @@ pub struct ControlLoop {
     levels: Levels,
     admission: Admission,
     replication: Option<Replication>,
+    stores: Option<Stores>,
     options: Options,
     pins: Vec<Pin>,
     /// The time of the next decision among partitions.
@@ -57,6 +59,8 @@ pub struct Needs {
     /// window; none if no decision about copies is due. A time other than the one before begins a
     /// new window.
     pub replication: Option<Instant>,
+    /// True if observations of the managed stores are due.
+    pub stores: bool,
 }
 
 impl ControlLoop {
@@ -68,6 +72,7 @@ impl ControlLoop {
             levels,
             admission,
             replication: None,
+            stores: None,
             pins,
             due: now + options.delta,
             counters: CounterWindow::new(options.rbc_window),
@@ -86,6 +91,14 @@ impl ControlLoop {
         Self { replication: Some(replication), ..self }
     }
 
+    /// Adds the lever over replicated stores, whose accesses are measured by this SLO.
+    #[must_use]
+    pub fn with_stores(self, stores: Stores, slo: &Slo) -> Self {
+        let mut with = Self { stores: Some(stores), ..self };
+        with.set_slo(slo);
+        with
+    }
+
     /// Returns the levels that divide the cache.
     #[must_use]
     pub fn levels(&self) -> &Levels {
@@ -102,6 +115,12 @@ impl ControlLoop {
     #[must_use]
     pub fn replication(&self) -> Option<&Replication> {
         self.replication.as_ref()
+    }
+
+    /// Returns the lever over replicated stores; none if there is none.
+    #[must_use]
+    pub fn stores(&self) -> Option<&Stores> {
+        self.stores.as_ref()
     }
 
     /// The options of decisions among partitions.
@@ -139,7 +158,8 @@ impl ControlLoop {
     pub fn next_timeout(&self) -> Instant {
         let step = self.levels.tenants().map(|levels| levels.between().next_timeout());
         let copies = self.replication.as_ref().map(Replication::next_timeout);
-        [step, copies].into_iter().flatten().fold(self.due, Instant::min)
+        let stores = self.stores.as_ref().map(Stores::next_timeout);
+        [step, copies, stores].into_iter().flatten().fold(self.due, Instant::min)
     }
 
     /// Returns the observations that are due at `now`.
@@ -152,6 +172,7 @@ impl ControlLoop {
             cache: (now >= self.due).then(|| self.levels.needs()),
             tenants: step.map(|between| now >= between.decides_at()),
             replication: copies.map(Replication::since),
+            stores: self.stores.as_ref().is_some_and(|lever| now >= lever.next_timeout()),
         }
     }
 
@@ -162,7 +183,7 @@ impl ControlLoop {
         if !self.acts.is_empty() {
             return;
         }
-        let Seen { cache, tenants, replication } = seen;
+        let Seen { cache, tenants, replication, stores } = seen;
         if let Some(seen) = cache {
             self.decide(now, seen);
             if now >= self.due {
@@ -175,6 +196,9 @@ impl ControlLoop {
         }
         if let Some(seen) = replication {
             self.replicate(now, &seen);
+        }
+        if let Some(seen) = stores {
+            self.manage(now, seen);
         }
     }
 
@@ -195,12 +219,14 @@ impl ControlLoop {
     /// the last refusal.
     pub fn handle_refusal(&mut self, in_force: Option<Vec<u64>>) {
         match self.acts.refuse() {
-            Some(Undo::Decision(before, admission, replication)) => {
+            Some(Undo::Decision(before, admission, replication, managers)) => {
                 self.levels.keep(in_force, before);
                 self.admission = admission;
                 self.take_back(replication);
+                self.take_back_stores(managers);
             }
             Some(Undo::Copies(before)) => self.take_back(Some(before)),
+            Some(Undo::Stores(before)) => self.take_back_stores(before),
             Some(Undo::Step(before)) => self.levels.restore(in_force, before),
             Some(Undo::Levels(levels)) => self.levels = *levels,
             None => return,
@@ -237,9 +263,16 @@ impl ControlLoop {
         });
         // A decision about copies of its own round is not taken back with this one.
         let lever = lever.filter(|_| copies.is_some()).map(Box::new);
-        let before = Undo::Decision(standing, admission, lever);
+        let managers = self.stores.as_ref().map(Stores::managers).unwrap_or_default();
+        let stores = match (&mut self.stores, leave) {
+            (Some(lever), Leave::BackTo(at)) => lever.go_back(now, at),
+            _ => Vec::new(),
+        };
+        let managers = if stores.is_empty() { Vec::new() } else { managers };
+        let before = Undo::Decision(standing, admission, lever, managers);
         let mut backends = planned(&choices);
         backends.extend(copies.iter().flat_map(CopiesDecision::plans));
+        backends.extend(stores.iter().filter_map(StoreSaid::planned));
         let applies = divided.as_ref().map_or(!backends.is_empty(), |decision| decision.apply);
         if applies {
             self.acts.apply(Plan { backends, ..self.levels.plan() }, Round::Partitions, before);
@@ -249,6 +282,9 @@ impl ControlLoop {
         }
         if let Some(copies) = copies {
             self.acts.say(Said::Copies(copies), Round::Partitions);
+        }
+        for said in stores {
+            self.acts.say(Said::Store(said), Round::Partitions);
         }
         if let Some(decision) = divided {
             self.acts.say(Said::Division(decision), Round::Partitions);
@@ -266,6 +302,27 @@ impl ControlLoop {
             self.acts.apply(Plan { backends, ..self.levels.plan() }, Round::Copies, before);
         }
         self.acts.say(Said::Copies(decision), Round::Copies);
+    }
+
+    /// Decides about replicated stores whose measuring windows end.
+    fn manage(&mut self, now: Instant, seen: Vec<StoreSeen>) {
+        let leave = self.leave(now, None);
+        let Some(lever) = &mut self.stores else { return };
+        let before = lever.managers();
+        let said = lever.handle_seen(now, seen, leave);
+        let backends: Vec<_> = said.iter().filter_map(StoreSaid::planned).collect();
+        if !backends.is_empty() {
+            let plan = Plan { backends, ..self.levels.plan() };
+            self.acts.apply(plan, Round::Stores, Undo::Stores(before));
+        }
+        for said in said {
+            self.acts.say(Said::Store(said), Round::Stores);
+        }
+    }
+
+    /// Takes back the latest decisions about replicated stores, if there were any.
+    fn take_back_stores(&mut self, before: Vec<Manager>) {
+        self.stores.iter_mut().for_each(|lever| lever.take_back(before.clone()));
     }
 
     /// Takes back the latest decision about copies.
@@ -434,6 +491,12 @@ impl ControlLoop {
         self.levels.set_guard(guard);
     }
 
+    /// Sets the SLO that replicated stores are to meet, with the same window; no effect without
+    /// managed stores.
+    pub fn set_slo(&mut self, slo: &Slo) {
+        self.stores.iter_mut().for_each(|lever| lever.set_slo(slo));
+    }
+
     /// Sets the terms (weights, baselines, minimums) of all tenants, and hands the driver a plan
     /// with the changes at once; no effect without tenants.
     pub fn set_terms(&mut self, terms: Vec<TenantTerms>) {
@@ -486,5 +549,7 @@ impl ControlLoop {
 mod copies;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod managed_stores;
 #[cfg(test)]
 mod tests;

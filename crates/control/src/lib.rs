@@ -9,6 +9,7 @@
 //!     Levels      Controller or TwoLevels    budgets of partitions, rates of tenants
 //!     Admission   BetaController             β of backends with a target of missed deadlines
 //!     Replication Replicator                 copies of requests in the tiers of an application
+//!     Stores      Manager                    duplicates of replicated stores that are asked
 //! ```
 //!
 //! The loop owns what all levers have in common: when each decides, the operator's pins, dry runs,
@@ -36,6 +37,7 @@ mod merge;
 mod pins;
 mod replication;
 mod seen;
+mod stores;
 
 pub use act::{Act, Said};
 pub use admission::{Admission, AdmissionStanding, BetaChoice};
@@ -47,4 +49,5 @@ pub use levels::{Levels, OneLevelOnly};
 pub use merge::{CacheReport, LookUps, Merged, MergedNames, MergedReport, Merger, Report, merge};
 pub use pins::{Pin, PinError, check_least, check_sums};
 pub use replication::{CopiesDecision, Replication};
-pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, ReplicationSeen, Seen};
+pub use seen::{AdmissionSeen, CacheSeen, LossesSeen, PartitionSeen, ReplicationSeen, Seen, StoreSeen};
+pub use stores::{StoreMeasure, StoreSaid, StoreStanding, Stores};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sherwood_model::{BackendId, Instant, Percent, TenantId};
+use sherwood_model::{AttemptTimes, BackendId, Instant, Percent, StoreLayout, TenantId};
 use sherwood_policy::replication::TierSeen;
 use sherwood_policy::tenants::TenantObservation;
 use sherwood_policy::{MissLatency, MissRatioCurve, Observation};
@@ -19,6 +19,19 @@ pub struct Seen {
     pub tenants: Option<Vec<TenantObservation>>,
     /// Observations of the tiers of an application, for a decision about copies.
     pub replication: Option<Vec<ReplicationSeen>>,
+    /// Observations of the managed stores, since the ones before.
+    pub stores: Option<Vec<StoreSeen>>,
+}
+
+/// A replicated store since the observation before.
+#[derive(Clone, Debug)]
+pub struct StoreSeen {
+    /// The store's backend.
+    pub backend: BackendId,
+    /// The layout in force.
+    pub layout: StoreLayout,
+    /// The store's accesses.
+    pub attempts: AttemptTimes,
 }
 
 /// A backend that is a tier of an application, since the start of the measuring window.
