@@ -268,6 +268,8 @@ fn restarts(adopted: &Config, new: &Config) -> Vec<String> {
     compare(adopted.deadlines != new.deadlines, "[[deadline]]");
     compare(adopted.schedulers != new.schedulers, "[[scheduler]]");
     compare(adopted.control != new.control, "[control] other than policy, dry_run and guard");
+    compare(adopted.replication != new.replication, "[replication]");
+    compare(adopted.stores != new.stores, "[stores]");
     compare(adopted.cluster != new.cluster, "[cluster] other than nodes, weights and statistics");
     compare(adopted.admin != new.admin || adopted.access != new.access, "[admin]");
     compare(adopted.otlp != new.otlp || adopted.spans != new.spans, "[otlp]");

@@ -46,10 +46,10 @@ pub use problem::{ConfigError, Location, PROBLEMS_MAX, Problem};
 pub use schema::schema;
 pub use setup::{
     AccessSetup, BusCredentials, BusServer, BusSetup, ClusterSetup, CollectorUrl, DEFAULT_SCHEDULER,
-    DEFAULT_TENANT, DeadlineRule, ExportProtocol, InstanceKind, InstanceSetup, InstancesSetup, NoBusServer,
-    NoCollectorUrl, NoSchedulerUrl, ReplicationSetup, ResourceSetup, SchedulerSetup, SchedulerSource,
-    SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, TenancyOptions, TenancySetup, TenantSetup,
-    TermsError, TlsFiles, partition_name,
+    DEFAULT_TENANT, DeadlineRule, ExportProtocol, InstanceKind, InstanceSetup, InstancesSetup, ManagedStore,
+    NoBusServer, NoCollectorUrl, NoSchedulerUrl, ReplicationSetup, ResourceSetup, SchedulerSetup,
+    SchedulerSource, SchedulerUrl, SloScope, SloSetup, SpanExport, SpanRule, StoresSetup, TenancyOptions,
+    TenancySetup, TenantSetup, TermsError, TlsFiles, partition_name,
 };
 pub use sherwood_listener::{Io, Protocol};
 pub use sherwood_model::Slo;

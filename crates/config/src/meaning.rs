@@ -11,7 +11,7 @@ use sherwood_store::StoreOptions;
 
 use super::setup::{
     AccessSetup, ClusterSetup, DeadlineRule, InstanceSetup, ReplicationSetup, SchedulerSetup,
-    SchedulerSource, SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles,
+    SchedulerSource, SloSetup, SpanExport, SpanRule, StoresSetup, TenancySetup, TlsFiles,
 };
 use sherwood_listener::{Address, Io, Protocol};
 
@@ -50,6 +50,9 @@ pub struct Config {
     pub control: Control,
     /// `[replication]`: the tiers whose copies are chosen; none without the table.
     pub replication: Option<ReplicationSetup>,
+    /// `[stores]`: the replicated stores with managers; none without the table, or with `manager =
+    /// "none"`.
+    pub stores: Option<StoresSetup>,
     /// `[cluster]`: the node's place among others; none for a node alone.
     pub cluster: Option<ClusterSetup>,
     /// Address of the admin API and the gateway; none when they are off.

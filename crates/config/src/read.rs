@@ -189,7 +189,7 @@ mod tests {
                  \"5s\"",
                 "a.toml:10:15: [control] band: \"x\" is not accepted; write a number",
                 "a.toml:11:2: unknown key `memroy`; the keys here are memory, server, listener, backend, partition, tenants, tenant, resource, slo, \
-                 deadline, scheduler, control, replication, cluster, admin, otlp: did you mean `memory`?",
+                 deadline, scheduler, control, replication, stores, cluster, admin, otlp: did you mean `memory`?",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! `[slo]`, `[[deadline]]`, `[[scheduler]]` and `[control]`.
+//! `[slo]`, `[[deadline]]`, `[[scheduler]]`, `[control]`, `[replication]` and `[stores]`.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -219,4 +219,42 @@ pub(crate) struct RawReplication {
     /// Most copies that a search tries in a tier.
     #[schemars(extend("default" = 3), range(min = 1, max = 8))]
     pub(crate) factor_max: Key<u8>,
+}
+
+/// The manager of [replicated stores](replicated-stores.md#the-manager), which are the backends
+/// with `duplicates`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawStores {
+    /// The choice of how duplicates are asked: as configured (`"none"`), the same with predicted
+    /// and measured service levels (`"fixed"`), or by the SLO.
+    #[schemars(extend("default" = "none", "enum" = ["none", "fixed", "slo"]))]
+    pub(crate) manager: Key<String>,
+    /// Expected accesses of a store.
+    #[schemars(extend("x-default" = "the present rate goes on"))]
+    pub(crate) forecast: Key<RawForecast>,
+    /// Nodes that a store may use, at most its replicas, for the highest service level. Without it
+    /// the plan is the cheapest that meets the SLO.
+    #[schemars(range(min = 1, max = 512))]
+    pub(crate) nodes: Key<u32>,
+    /// Price of a node in use.
+    #[schemars(extend("default" = 1.0), range(min = 0.0, max = 1_000_000.0))]
+    pub(crate) node_cost: Key<f64>,
+    /// Price of a node that is not used.
+    #[schemars(extend("default" = 0.0), range(min = 0.0, max = 1_000_000.0))]
+    pub(crate) idle_cost: Key<f64>,
+    /// Decides and reports, but changes nothing.
+    #[schemars(extend("default" = false))]
+    pub(crate) dry_run: Key<bool>,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawForecast {
+    /// Accesses a second by day.
+    #[schemars(extend("x-required" = true), range(min = 0.0, max = 1_000_000_000.0))]
+    pub(crate) day: Key<f64>,
+    /// Accesses a second at night.
+    #[schemars(extend("x-required" = true), range(min = 0.0, max = 1_000_000_000.0))]
+    pub(crate) night: Key<f64>,
 }

@@ -34,8 +34,8 @@ pub(super) use backend::{
 };
 pub(super) use cluster::{RawBus, RawBusTls, RawCluster};
 pub(super) use control::{
-    RawCliffhanger, RawControl, RawDeadline, RawFair, RawGuard, RawLama, RawReplication, RawScheduler,
-    RawScopedSlo, RawSlo, RawTao,
+    RawCliffhanger, RawControl, RawDeadline, RawFair, RawForecast, RawGuard, RawLama, RawReplication,
+    RawScheduler, RawScopedSlo, RawSlo, RawStores, RawTao,
 };
 pub(super) use store::{
     RawCredentials, RawHeader, RawHeaderFile, RawStore, RawTickets, RawTicketsAccess, RawTls,
@@ -62,6 +62,7 @@ pub(crate) struct RawFile {
     pub(crate) scheduler: Vec<Spanned<RawScheduler>>,
     pub(crate) control: RawControl,
     pub(crate) replication: Key<RawReplication>,
+    pub(crate) stores: Key<RawStores>,
     pub(crate) cluster: Key<RawCluster>,
     pub(crate) admin: RawAdmin,
     pub(crate) otlp: RawOtlp,

@@ -18,6 +18,7 @@ mod dynamodb;
 mod freshness;
 mod guard;
 mod instances;
+mod managed_stores;
 mod partitions;
 mod policies;
 mod remote;
@@ -84,6 +85,7 @@ pub(super) fn resolve(
     let slo = control::slo(&file.slo, problems);
     let slos = slos::resolve(&file.slo, &slo, &tenants, problems);
     let deadlines = deadlines::resolve(&file.deadline, &backends, &tenants, problems);
+    let stores = managed_stores::resolve(&file.stores, &backends, &slo, problems);
     let schedulers = schedulers::resolve(&file.scheduler, admin.is_some(), problems);
     let cluster = cluster::resolve(&file.cluster, flags, problems);
     let mut control = control::control(&file.control, &slo, flags, policies, problems);
@@ -108,6 +110,7 @@ pub(super) fn resolve(
         schedulers,
         control,
         replication,
+        stores,
         cluster,
         admin,
         otlp,

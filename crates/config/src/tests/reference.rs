@@ -8,7 +8,7 @@ use crate::golden::{assert_current, indented};
 use crate::schema::{self, schema};
 
 /// Tables with a section of their own, in the order of the page; stores are those of backends.
-const SECTIONS: [(&str, &str, &str); 17] = [
+const SECTIONS: [(&str, &str, &str); 18] = [
     ("`[memory]`", "memory", "Memory"),
     ("`[server]`", "server", "Server"),
     ("`[[listener]]`", "listener", "Listener"),
@@ -23,6 +23,7 @@ const SECTIONS: [(&str, &str, &str); 17] = [
     ("`[[scheduler]]`", "scheduler", "Scheduler"),
     ("`[control]`", "control", "Control"),
     ("`[replication]`", "replication", "Replication"),
+    ("`[stores]`", "stores", "Stores"),
     ("`[cluster]`", "cluster", "Cluster"),
     ("`[admin]`", "admin", "Admin"),
     ("`[otlp]`", "otlp", "Otlp"),
