@@ -114,6 +114,7 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         deadlines: Vec::new(),
         schedulers: Vec::new(),
         replication: None,
+        stores: None,
         cluster: None,
         instances: None,
         snapshot: None,

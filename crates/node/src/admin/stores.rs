@@ -8,9 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sherwood_dispatch::Layout;
-use sherwood_path::{DuplicateStanding, LogsStanding};
+use sherwood_model::StoreLayout;
+use sherwood_path::{DuplicateStanding, LayoutError, LogsStanding};
 use sherwood_ports::http::{InPath, JsonBody, Problem};
+use sherwood_process::clock::millis;
 
+use super::aside::aside;
+use crate::control::{Control, StorePlanView};
 use crate::core::Core;
 
 /// A replicated store.
@@ -26,6 +30,20 @@ pub(crate) struct StoreView {
     /// False while the store is on its way to these numbers: duplicates are still to be filled, or
     /// to leave.
     settled: bool,
+    /// Duplicates that an access asks at once.
+    asked: u8,
+    /// Time after which another one is asked; null if none is, or while too few latencies are
+    /// known.
+    hedge_ms: Option<f64>,
+    /// The latest decision of the manager in words; null before the first, or without a manager.
+    plan: Option<String>,
+    /// Share of accesses within the SLO's bound that the model predicts for the latest window; null
+    /// if unknown.
+    predicted: Option<f64>,
+    /// Share of accesses that were within the bound in that window; null if unknown.
+    measured: Option<f64>,
+    /// Correlation of the duplicates' slow periods, -1 to 1; null if unknown.
+    correlation: Option<f64>,
     /// Changes in the logs of all partitions.
     log_entries: usize,
     /// Bytes of their keys and values.
@@ -54,12 +72,19 @@ struct DuplicateView {
 }
 
 /// Lists the replicated stores.
-pub(super) async fn list(State(core): State<Arc<Core>>) -> Json<Vec<StoreView>> {
-    let view = |name: &String| {
-        let backend = core.names.backend_id(name)?;
-        Some(store(name, &core.backend(backend)?.logs()?))
-    };
-    Json(core.names.backends().iter().filter_map(view).collect())
+pub(super) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<StoreView>>, Problem> {
+    aside(core, |core| {
+        let control = core.control();
+        Json(core.names.backends().iter().filter_map(|name| view(core, &control, name)).collect())
+    })
+    .await
+}
+
+/// Returns the view of a store; none for a backend that is not replicated.
+fn view(core: &Core, control: &Control, name: &str) -> Option<StoreView> {
+    let backend = core.backend(core.names.backend_id(name)?)?;
+    let plan = control.store_plans().into_iter().find(|(of, _)| of == name).map(|(_, plan)| plan);
+    Some(store(name, &backend.logs()?, &backend.layout()?, plan.unwrap_or_default()))
 }
 
 /// Schema of a change: the layout that a store is to have.
@@ -82,14 +107,14 @@ pub(super) async fn change(
     let id = core.names.backend_id(&name);
     let id = id.ok_or_else(|| Problem::not_found("backend", &name, core.names.backends()))?;
     let layout = Layout { partitions, duplicates };
-    let unreplicated = || Problem::unprocessable(sherwood_path::LayoutError::NotReplicated);
+    let unreplicated = || Problem::unprocessable(LayoutError::NotReplicated);
     let backend = core.backend(id).ok_or_else(unreplicated)?;
     backend.set_layout(layout).map_err(Problem::unprocessable)?;
     core.events.say("stores", format!("{name} set by hand to {layout}"), json!({"backend": name}));
-    Ok(Json(store(&name, &backend.logs().ok_or_else(unreplicated)?)))
+    aside(core, move |core| view(core, &core.control(), &name).map(Json).ok_or_else(unreplicated)).await?
 }
 
-fn store(backend: &str, logs: &LogsStanding) -> StoreView {
+fn store(backend: &str, logs: &LogsStanding, layout: &StoreLayout, plan: StorePlanView) -> StoreView {
     let node = |one: &DuplicateStanding| DuplicateView {
         replica: one.replica.index(),
         partition: one.partition,
@@ -102,6 +127,12 @@ fn store(backend: &str, logs: &LogsStanding) -> StoreView {
         partitions: logs.layout.map_or(0, |layout| layout.partitions),
         duplicates: logs.layout.map_or(0, |layout| layout.duplicates),
         settled: logs.is_settled,
+        asked: layout.asked,
+        hedge_ms: layout.hedge.map(millis),
+        plan: plan.reason,
+        predicted: plan.predicted,
+        measured: plan.measured,
+        correlation: plan.correlation,
         log_entries: logs.entries,
         log_bytes: logs.bytes,
         nodes: logs.duplicates.iter().map(node).collect(),

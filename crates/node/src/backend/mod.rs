@@ -24,7 +24,9 @@ use sherwood_dispatch::{
     RatesInForce, Reply, Stats,
 };
 use sherwood_model::query_times::{Operation, QueryKind};
-use sherwood_model::{BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, TenantId};
+use sherwood_model::{
+    BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, StoreLayout, TenantId,
+};
 use sherwood_path::{
     Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts,
     DuplicateOptions, Fetched, Invalidation, LayoutError, LogsStanding, Rules, Session, Units, WriteId,
@@ -302,6 +304,12 @@ impl BackendDriver {
     /// Returns the logs and duplicates of a replicated store; none if it is none.
     pub(crate) fn logs(&self) -> Option<LogsStanding> {
         lock(&self.state).machine.logs()
+    }
+
+    /// Returns the layout of a replicated store and the way in which its duplicates are asked; none
+    /// if it is none.
+    pub(crate) fn layout(&self) -> Option<StoreLayout> {
+        lock(&self.state).machine.layout()
     }
 
     /// Revalidates stale keys that have been answered already.

@@ -13,6 +13,7 @@ mod losses;
 mod observation;
 mod rates;
 mod replication;
+mod stores;
 mod tenants;
 mod tenants_view;
 mod total;
@@ -44,6 +45,7 @@ pub(crate) use change::{ChangeError, ControlChange};
 pub(crate) use losses::Losses;
 pub(crate) use rates::{PlanRates, RateLimits};
 pub(crate) use replication::{ReplicationView, Tiers};
+pub(crate) use stores::{ManagedStores, StorePlanView};
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels, TenantRecord};
 pub(crate) use tenants_view::{DivisionView, TenantsView};
@@ -78,6 +80,8 @@ pub(crate) struct ControlParts {
     pub(crate) admission: AdmissionTargets,
     /// The tiers whose copies are chosen; none without `[replication]`.
     pub(crate) tiers: Option<Tiers>,
+    /// The replicated stores that have managers; none without `[stores]`.
+    pub(crate) stores: Option<ManagedStores>,
     /// Statistics of all nodes; none without `[cluster]`.
     pub(crate) statistics: Option<Arc<Statistics>>,
 }
@@ -106,6 +110,9 @@ impl Control {
         let mut rounds = ControlLoop::new(levels, parts.admission.lever(), options, pins, now);
         if let Some(tiers) = &parts.tiers {
             rounds = rounds.with_replication(tiers.lever(now));
+        }
+        if let Some(stores) = &parts.stores {
+            rounds = rounds.with_stores(stores.lever(now), stores.slo());
         }
         let control = Self { rounds, merger: Merger::of_new([String::new()]), tenants, actuator, parts };
         control.want_statistics();
@@ -284,7 +291,9 @@ impl Control {
             needs.tenants.and_then(|decides| Some(self.tenants.as_ref()?.traffic().observe(decides)));
         let tiers = self.parts.tiers.as_ref().zip(needs.replication);
         let replication = tiers.map(|(tiers, since)| tiers.observe(since));
-        self.take_in(now, Seen { cache, tenants, replication });
+        let managed = self.parts.stores.as_ref().zip(self.rounds.stores()).filter(|_| needs.stores);
+        let stores = managed.map(|(stores, lever)| stores.observe(lever));
+        self.take_in(now, Seen { cache, tenants, replication, stores });
     }
 
     /// The choice of copies; none without `[replication]`.
@@ -351,7 +360,7 @@ impl Control {
     }
 
     fn say(&mut self, now: Instant, said: &Said) {
-        let ControlParts { names, events, admission, tiers, clock, .. } = &self.parts;
+        let ControlParts { names, events, admission, tiers, stores, clock, .. } = &self.parts;
         match said {
             Said::Beta(change) => {
                 let (line, data) = admission.changed(change);
@@ -359,6 +368,11 @@ impl Control {
             }
             Said::Copies(decision) => {
                 if let Some((line, data)) = tiers.as_ref().map(|tiers| tiers.decided(decision)) {
+                    events.say("decision", line, data);
+                }
+            }
+            Said::Store(said) => {
+                if let Some((line, data)) = stores.as_ref().map(|stores| stores.said(said)) {
                     events.say("decision", line, data);
                 }
             }

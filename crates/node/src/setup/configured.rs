@@ -48,6 +48,7 @@ impl Setup {
             deadlines: config.deadlines.clone(),
             schedulers: config.schedulers.clone(),
             replication: config.replication.clone(),
+            stores: config.stores.clone(),
             cluster: config.cluster.clone(),
             control: control(&config.control),
             policy: config.control.policy.clone(),

@@ -13,8 +13,8 @@ use std::time::Duration;
 use sherwood_cache::DeadlineOptions;
 use sherwood_config::{
     AccessSetup, BatchMode, ClusterSetup, DeadlineRule, InstancesSetup, Protocol, ReplicationSetup,
-    SchedulerSetup, SchedulerSource, SloSetup, SpanExport, SpanRule, TenancySetup, TlsFiles, WriteThrough,
-    Writes,
+    SchedulerSetup, SchedulerSource, SloSetup, SpanExport, SpanRule, StoresSetup, TenancySetup, TlsFiles,
+    WriteThrough, Writes,
 };
 use sherwood_control::Pin;
 use sherwood_model::{BackendId, Slo, TenantId};
@@ -51,6 +51,8 @@ pub struct Setup {
     pub schedulers: Vec<SchedulerSetup>,
     /// The tiers of an application whose copies are chosen; none chooses no copies.
     pub replication: Option<ReplicationSetup>,
+    /// The replicated stores that have managers; none without any.
+    pub stores: Option<StoresSetup>,
     /// The node's place among others; none for a node alone.
     pub cluster: Option<ClusterSetup>,
     /// Options of the policies and of the loop.

@@ -55,8 +55,8 @@ use crate::classes::Classes;
 use crate::cluster::{Cluster, ClusterRates, Statistics};
 use crate::control::instances::{self, Instance, Ledger, Report};
 use crate::control::{
-    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, OwnCache, PlanRates,
-    RateLimits, TenantRecord, Tiers,
+    Actuator, AdmissionTargets, Backends, Control, ControlParts, Instances, Losses, ManagedStores, OwnCache,
+    PlanRates, RateLimits, TenantRecord, Tiers,
 };
 use crate::core::Core;
 use crate::deadlines::{DeadlineCounts, DeadlineRules};
@@ -465,6 +465,7 @@ impl Parts {
             losses: Arc::default(),
             admission: AdmissionTargets::new(&self.backends, Arc::clone(deadlines)),
             tiers: setup.replication.clone().and_then(|tiers| Tiers::new(tiers, &self.backends)),
+            stores: setup.stores.clone().and_then(|of| ManagedStores::new(of, setup.slo, &self.backends)),
             statistics,
         }
     }

@@ -80,6 +80,7 @@ pub(super) fn apply(
     control.apply(checked);
     if changes.slo.is_some() {
         core.telemetry.set_slo(new.slo, core.clock.now());
+        core.control().set_slo(&new.slo);
     }
     for &(index, slo) in &changes.slos {
         core.telemetry.slos().set(index, slo, core.clock.now());

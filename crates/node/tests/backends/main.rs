@@ -27,6 +27,7 @@ mod databases;
 mod fleet;
 mod ledger;
 mod load;
+mod managed;
 mod replicated;
 #[path = "../../../store/tests/connectors/servers.rs"]
 #[allow(dead_code, reason = "some of it is for the connectors' own tests")]

@@ -19,7 +19,7 @@ use crate::wait::eventually;
 const KEYS: usize = 40;
 
 /// Returns the configuration of a node with one backend, `a`, of these servers as duplicates of two
-/// partitions.
+/// partitions. `options` are further keys of the backend, and tables.
 fn text(kind: &str, servers: &[Server], options: &str) -> String {
     let replica = |server: &Server| {
         let address = server.address();
@@ -35,7 +35,7 @@ fn text(kind: &str, servers: &[Server], options: &str) -> String {
 }
 
 /// Starts a node with that configuration.
-fn node(kind: &str, servers: &[Server], options: &str) -> Node {
+pub(crate) fn node(kind: &str, servers: &[Server], options: &str) -> Node {
     let text = text(kind, servers, options);
     let config = sherwood_config::parse("a.toml", &text, &Flags::default(), available_without_options());
     let setup = Setup::from_config(&config.expect("a valid configuration")).expect("nothing to open");
@@ -48,7 +48,7 @@ fn states(client: &mut Client) -> Vec<String> {
     nodes.iter().map(|node| node["state"].as_str().expect("a name").to_owned()).collect()
 }
 
-fn all_are_read(client: &mut Client) {
+pub(crate) fn all_are_read(client: &mut Client) {
     eventually("all duplicates are read", || states(client).iter().all(|state| state == "current"));
 }
 
@@ -69,7 +69,7 @@ fn read_all(client: &mut Client) -> BTreeMap<String, Option<String>> {
     keys.into_iter().zip(results.iter().map(value)).collect()
 }
 
-fn servers(kind: &str, count: usize) -> Vec<Server> {
+pub(crate) fn servers(kind: &str, count: usize) -> Vec<Server> {
     let server = || if kind == "redis" { Server::redis(&[]) } else { Server::memcached(|_| Vec::new()) };
     (0..count).map(|_| server()).collect()
 }

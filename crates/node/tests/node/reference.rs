@@ -105,6 +105,8 @@ bind = "127.0.0.1:0"
 name = "made"
 duplicates = 1
 replicas = [{ kind = "memcached", address = "127.0.0.1:1" }]
+[stores]
+manager = "fixed"
 "#;
 
 /// A node of a cluster whose bus is not there.
@@ -136,14 +138,26 @@ fn start(text: &str) -> Node {
     Node::start(Setup::from_config(&config).expect("nothing to open")).unwrap()
 }
 
-/// Families that need a store of AWS, certificates, calls that wait, or tenants that ask for more
-/// than they have.
-const RARE: [(&str, &str, &[&str], &str); 5] = [
+/// Families that need a store of AWS, certificates, calls that wait, accesses of a managed store, or
+/// tenants that ask for more than they have.
+const RARE: [(&str, &str, &[&str], &str); 7] = [
     (
         "certificate_expiry_timestamp_seconds",
         "gauge",
         &["port"],
         "Seconds since 1970 from which the certificate of a port is invalid",
+    ),
+    (
+        "plan_measured",
+        "gauge",
+        &["backend"],
+        "Share of accesses that were within the bound in the latest window",
+    ),
+    (
+        "plan_predicted",
+        "gauge",
+        &["backend"],
+        "Share of accesses within the bound that the model predicts for the latest window",
     ),
     (
         "query_queue_seconds",
@@ -173,6 +187,7 @@ const RARE: [(&str, &str, &[&str], &str); 5] = [
 
 fn add_rare(families: &mut BTreeMap<String, Family>) {
     let sources = concat!(
+        include_str!("../../src/observe/metrics/duplicates.rs"),
         include_str!("../../src/observe/metrics/mod.rs"),
         include_str!("../../src/observe/metrics/query_times.rs"),
         include_str!("../../src/observe/metrics/tenants.rs"),

@@ -230,6 +230,7 @@ pub(crate) fn setup(backends: Vec<(&str, Vec<Arc<dyn Store>>)>) -> Setup {
         deadlines: Vec::new(),
         schedulers: Vec::new(),
         replication: None,
+        stores: None,
         cluster: None,
         instances: None,
         snapshot: None,

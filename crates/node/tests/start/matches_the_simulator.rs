@@ -247,6 +247,7 @@ impl Driven {
             deadlines: Vec::new(),
             schedulers: Vec::new(),
             replication: None,
+            stores: None,
             cluster: None,
             instances: None,
             snapshot: None,

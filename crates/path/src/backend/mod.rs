@@ -405,8 +405,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.options.rules.take_lifetimes(of);
     }
 
-    /// Applies the backend's part of a plan. Of the layout of a replicated store, partitions and
-    /// duplicates stay as they are.
+    /// Applies the backend's part of a plan. A layout that a replicated store cannot have leaves its
+    /// partitions and duplicates as they are; another one is reached from the next wake-up on.
     pub fn apply(&mut self, plan: &BackendPlan) {
         if let Some(beta) = plan.beta {
             self.dispatch.set_beta(beta);
@@ -414,8 +414,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         if let Some(copies) = plan.copies {
             self.dispatch.set_copies(copies.factor);
         }
-        if let (Some(layout), Some(duplicates)) = (&plan.layout, self.options.duplicates) {
-            let asked = layout.asked.clamp(1, duplicates.duplicates as u8);
+        if let (Some(layout), Some(duplicates)) = (&plan.layout, &mut self.duplicates) {
+            let wanted = Layout { partitions: layout.partitions, duplicates: layout.duplicates };
+            let reached = duplicates.aim_at(wanted).map_or_else(|_| duplicates.layout(), |()| wanted);
+            self.due = Instant::ZERO;
+            let asked = layout.asked.clamp(1, reached.duplicates);
             let copies = CopiesChoice::from(&StoreLayout { asked, ..*layout });
             self.dispatch.replace_copies(copies).expect("each duplicate is another replica");
         }
@@ -438,14 +441,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// present; none if the store is none.
     #[must_use]
     pub fn layout(&self) -> Option<StoreLayout> {
-        let duplicates = self.options.duplicates?;
+        let Layout { partitions, duplicates } = self.duplicates.as_ref()?.layout();
         let Stats { factor, hedge, .. } = self.dispatch.stats();
-        Some(StoreLayout {
-            partitions: duplicates.partitions as u16,
-            duplicates: duplicates.duplicates as u8,
-            asked: factor,
-            hedge,
-        })
+        Some(StoreLayout { partitions, duplicates, asked: factor, hedge })
     }
 
     /// Returns the accesses since the call before; see [`Dispatch::take_attempts`].

@@ -1,4 +1,4 @@
-//! Metrics of replicated stores: their logs and duplicates.
+//! Metrics of replicated stores: their logs, duplicates and managers.
 
 use std::fmt;
 
@@ -6,6 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_path::LogsStanding;
 
 use super::samples::{Labels, counters, gauges};
+use crate::control::StorePlanView;
 use crate::core::Core;
 
 /// Encodes the metrics of all replicated stores; nothing without any.
@@ -39,5 +40,25 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     gauges(encoder, "log_entries", "Changes in the logs", as_gauge(of(|logs| logs.entries as u64)))?;
     let help = "Bytes of keys and values in the logs";
     gauges(encoder, "log_bytes", help, as_gauge(of(|logs| logs.bytes)))?;
-    counters(encoder, "log_refused", "Changes that a log had no room for", of(|logs| logs.counts.refused))
+    counters(encoder, "log_refused", "Changes that a log had no room for", of(|logs| logs.counts.refused))?;
+    encode_plans(core, encoder)
+}
+
+/// Encodes what the managers of replicated stores predict and have measured.
+fn encode_plans(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let plans: Vec<(Labels, StorePlanView)> = {
+        let control = core.control();
+        let plans = control.store_plans().into_iter();
+        plans.map(|(name, plan)| (vec![("backend", name.to_owned())], plan)).collect()
+    };
+    let level = core.telemetry.slo().0.percentile / 100.0;
+    let of = |value: &dyn Fn(&StorePlanView) -> Option<f64>| -> Vec<(Labels, f64)> {
+        plans.iter().filter_map(|(labels, plan)| Some((labels.clone(), value(plan)?))).collect()
+    };
+    let help = "Share of a store's accesses that the SLO wants within its bound";
+    gauges(encoder, "plan_service_level", help, of(&|_| Some(level)))?;
+    let help = "Share of accesses within the bound that the model predicts for the latest window";
+    gauges(encoder, "plan_predicted", help, of(&|plan| plan.predicted))?;
+    let help = "Share of accesses that were within the bound in the latest window";
+    gauges(encoder, "plan_measured", help, of(&|plan| plan.measured))
 }

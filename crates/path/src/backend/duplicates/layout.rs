@@ -81,6 +81,29 @@ impl Place {
 }
 
 impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
+    /// Returns the layout that the store has, or is on its way to.
+    pub(in crate::backend) fn layout(&self) -> Layout {
+        self.target
+    }
+
+    /// Has the store go to another layout, from the next wake-up of its logs on, which is due.
+    pub(in crate::backend) fn aim_at(&mut self, layout: Layout) -> Result<(), LayoutError> {
+        if layout == self.target {
+            return Ok(());
+        }
+        let configured = self.options.layout();
+        let possible = possible_layouts(configured);
+        if !possible.contains(&layout) {
+            return Err(LayoutError::Impossible { layout, configured, possible });
+        }
+        self.target = layout;
+        for partition in 0..self.places.len() {
+            self.places[partition].is_settled = false;
+            self.arm(partition, Some(Instant::ZERO));
+        }
+        Ok(())
+    }
+
     /// Asks all replicas that may have a partition at the start of a process if they have it: an
     /// earlier process may have changed the layout, and the configured ones may have lost what they
     /// had.
@@ -180,16 +203,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         layout: Layout,
     ) -> Result<(), LayoutError> {
         let duplicates = self.duplicates.as_mut().ok_or(LayoutError::NotReplicated)?;
-        let configured = duplicates.options.layout();
-        let possible = possible_layouts(configured);
-        if !possible.contains(&layout) {
-            return Err(LayoutError::Impossible { layout, configured, possible });
-        }
-        duplicates.target = layout;
-        duplicates.places.iter_mut().for_each(|place| place.is_settled = false);
-        let partitions = duplicates.logs.len();
+        duplicates.aim_at(layout)?;
+        self.check_due_next();
         self.advance(now, cache);
-        (0..partitions).for_each(|partition| self.carry_out_log(now, cache, partition));
         self.keep_answers(now, cache);
         Ok(())
     }

@@ -195,7 +195,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
 
     /// Notes when a log has to be woken up, after it had an input.
     pub(super) fn rearm(&mut self, partition: usize) {
-        let due = self.logs[partition].next_timeout();
+        self.arm(partition, self.logs[partition].next_timeout());
+    }
+
+    /// Sets the time at which a log is woken up.
+    fn arm(&mut self, partition: usize, due: Option<Instant>) {
         if let Some(before) = std::mem::replace(&mut self.due_of[partition], due) {
             self.dues.remove(&(before, partition));
         }

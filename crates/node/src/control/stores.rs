@@ -1,0 +1,98 @@
+//! The managers of replicated stores, as observed, and as shown by events and the admin API.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sherwood_config::{ManagedStore, StoresSetup};
+use sherwood_control::{StoreMeasure, StoreSaid, StoreSeen, Stores};
+use sherwood_model::{Instant, Slo};
+use sherwood_policy::stores::Manager;
+
+use super::Control;
+use crate::backend::BackendDriver;
+
+/// The replicated stores that have managers.
+pub(crate) struct ManagedStores {
+    setup: StoresSetup,
+    slo: Slo,
+    backends: Vec<Arc<BackendDriver>>,
+}
+
+/// The latest decision about a replicated store, and what was measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StorePlanView {
+    /// The latest decision in words.
+    pub(crate) reason: Option<String>,
+    /// Predicted share of accesses within the bound.
+    pub(crate) predicted: Option<f64>,
+    /// Measured share of accesses within the bound.
+    pub(crate) measured: Option<f64>,
+    /// Correlation of the duplicates' slow periods.
+    pub(crate) correlation: Option<f64>,
+}
+
+impl ManagedStores {
+    /// Selects the stores of the managers; none without any.
+    pub(crate) fn new(setup: StoresSetup, slo: Slo, backends: &[Option<Arc<BackendDriver>>]) -> Option<Self> {
+        let of = |store: &ManagedStore| backends.get(store.backend.index())?.clone();
+        let backends = setup.stores.iter().map(of).collect::<Option<_>>()?;
+        Some(Self { setup, slo, backends })
+    }
+
+    /// Returns the SLO at the start.
+    pub(super) fn slo(&self) -> &Slo {
+        &self.slo
+    }
+
+    /// Returns the lever that chooses the plans of these stores.
+    pub(super) fn lever(&self, now: Instant) -> Stores {
+        let forecast = self.setup.forecast;
+        self.setup.stores.iter().fold(Stores::new(&self.slo, now), |stores, store| {
+            let manager = Manager::new(store.options, store.plan);
+            stores.with(store.backend, manager, forecast, store.options.dry_run)
+        })
+    }
+
+    /// Returns the accesses of each store since the call before, and has the next ones measured.
+    pub(super) fn observe(&self, lever: &Stores) -> Vec<StoreSeen> {
+        let seen = |StoreMeasure { backend, bound, slow_from }| {
+            let driver = self.backends.iter().find(|driver| driver.id == backend)?;
+            driver.drive(|state, _, _| {
+                let attempts = state.machine.take_attempts(bound, slow_from);
+                state.machine.layout().map(|layout| StoreSeen { backend, layout, attempts })
+            })
+        };
+        lever.measures().filter_map(seen).collect()
+    }
+
+    /// Returns the text and data of the event that reports a decision or its effect.
+    pub(super) fn said(&self, said: &StoreSaid) -> (String, Value) {
+        let StoreSaid { backend, line, plan, applied } = said;
+        let driver = self.backends.iter().find(|driver| driver.id == *backend);
+        let name = driver.map_or("", |driver| &driver.name);
+        let data = json!({ "backend": name, "plan": plan, "applied": applied });
+        (format!("{name}: {line}"), data)
+    }
+}
+
+impl Control {
+    /// Sets the SLO that replicated stores are to meet.
+    pub(crate) fn set_slo(&mut self, slo: &Slo) {
+        self.rounds.set_slo(slo);
+    }
+
+    /// Returns the plan of each managed store, by the name of its backend; none without managers.
+    pub(crate) fn store_plans(&self) -> Vec<(&str, StorePlanView)> {
+        let standings = self.rounds.stores().into_iter().flat_map(Stores::standings);
+        let plan = |standing: sherwood_control::StoreStanding<'_>| {
+            let view = StorePlanView {
+                reason: standing.reason.map(str::to_owned),
+                predicted: standing.predicted,
+                measured: standing.measured,
+                correlation: standing.correlation,
+            };
+            (self.parts.names.backend(standing.backend), view)
+        };
+        standings.map(plan).collect()
+    }
+}

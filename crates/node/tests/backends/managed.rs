@@ -1,0 +1,78 @@
+//! A node whose manager chooses how the duplicates of a replicated store of Redis servers are
+//! asked.
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::replicated::{all_are_read, node, servers};
+use crate::wait::eventually;
+
+/// All duplicates are asked, and one suffices for an SLO that a server on the same machine meets.
+const ALL_ASKED: &str = "dispatch = { copies = \"fixed\", factor = 2 }\n\
+                         [slo]\nbound = \"500ms\"\npercentile = 99\nwindow = \"1s\"\nobserve = \"1s\"\n[stores]\n";
+
+/// Reads keys that are not there, each once, so that all of them are asked for.
+struct Reader {
+    client: Client,
+    next: u32,
+}
+
+impl Reader {
+    fn store(&mut self) -> Value {
+        self.client.ask("GET", "/v1/stores", "").json()[0].clone()
+    }
+
+    /// Reads some keys until the store is as expected, and returns it.
+    fn read_until(&mut self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let mut store = Value::Null;
+        eventually(what, || {
+            for _ in 0..200 {
+                self.next += 1;
+                self.client.read([("a", vec![format!("key-{}", self.next)])]);
+            }
+            store = self.store();
+            is_so(&store)
+        });
+        store
+    }
+}
+
+#[test]
+fn manager_asks_one_duplicate_where_that_meets_the_slo() {
+    let servers = servers("redis", 4);
+    let node = node("redis", &servers, &format!("{ALL_ASKED}manager = \"slo\"\n"));
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let mut reader = Reader { client, next: 0 };
+    let first = reader.store();
+    assert_eq!((&first["asked"], &first["hedge_ms"]), (&2.into(), &Value::Null), "{first}");
+    assert_eq!((&first["plan"], &first["correlation"]), (&Value::Null, &Value::Null), "{first}");
+    let store = reader.read_until("one duplicate is asked", |store| store["asked"] == 1);
+    let plan = store["plan"].as_str().expect("a decision");
+    assert!(plan.contains("all asked") && plan.contains("accesses a second"), "{plan}");
+    for level in ["predicted", "measured"] {
+        assert!(store[level].as_f64().is_some_and(|level| (0.9..=1.0).contains(&level)), "{store}");
+    }
+    let stays = reader.read_until("the next window ends", |store| store["plan"] != plan);
+    assert_eq!((&stays["partitions"], &stays["duplicates"]), (&2.into(), &2.into()), "{stays}");
+    let metrics = reader.client.ask("GET", "/metrics", "").body;
+    for sample in
+        ["plan_service_level{backend=\"a\"} 0.99", "plan_predicted{backend=\"a\"} ", "plan_measured{"]
+    {
+        assert!(metrics.contains(&format!("sherwood_{sample}")), "{metrics}");
+    }
+    node.stop();
+}
+
+#[test]
+fn dry_run_says_the_change_and_asks_the_duplicates_as_configured() {
+    let servers = servers("redis", 4);
+    let node = node("redis", &servers, &format!("{ALL_ASKED}manager = \"slo\"\ndry_run = true\n"));
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let mut reader = Reader { client, next: 0 };
+    let is_said = |store: &Value| store["plan"].as_str().is_some_and(|plan| plan.ends_with("a dry run"));
+    let store = reader.read_until("the change is said", is_said);
+    assert_eq!((&store["asked"], &store["hedge_ms"]), (&2.into(), &Value::Null), "{store}");
+    node.stop();
+}
