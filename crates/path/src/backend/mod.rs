@@ -20,7 +20,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use sherwood_cache::Access;
 use sherwood_dispatch::{
-    AttemptId, CallOrigin, CopiesChoice, Dispatch, Figures, Holders, NewDelivery, OptionsError, ProbeOptions,
+    AttemptId, CallOrigin, CopiesChoice, Dispatch, Figures, Holders, Layout, NewDelivery, OptionsError, ProbeOptions,
     Reply, RetryOptions, Stats,
 };
 use sherwood_model::{
