@@ -41,6 +41,7 @@ use crate::{
 /// ```
 pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenError> {
     let failed = |cause| open_error(name, None, cause);
+    options.check_built().map_err(failed)?;
     Ok(match options {
         StoreOptions::Synthetic(options) => Arc::new(Synthetic::open(name, options).map_err(failed)?),
         StoreOptions::Memcached(options) => Arc::new(Memcached::open(name, options).map_err(failed)?),
@@ -49,6 +50,8 @@ pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenEr
         StoreOptions::MySql(options) => remote::open_mysql(name, options).map_err(failed)?,
         StoreOptions::Postgres(options) => remote::open_postgres(name, options).map_err(failed)?,
         StoreOptions::DynamoDb(options) => Arc::new(DynamoDb::open(name, options).map_err(failed)?),
+        #[cfg(feature = "zookeeper")]
+        StoreOptions::Zookeeper(options) => remote::open_zookeeper(name, options).map_err(failed)?,
         embedded => Arc::new(Embedded::open(name, embedded, Arc::new(MachineClock::new()))?),
     })
 }
@@ -99,7 +102,8 @@ impl Embedded {
             | StoreOptions::Http(_)
             | StoreOptions::MySql(_)
             | StoreOptions::Postgres(_)
-            | StoreOptions::DynamoDb(_) => {
+            | StoreOptions::DynamoDb(_)
+            | StoreOptions::Zookeeper(_) => {
                 unreachable!("stores without threads are opened as what they are")
             }
         }

@@ -13,10 +13,11 @@
 //! [`StoreKind::Synthetic`] does no work: it answers after a fixed time, for measurements.
 //!
 //! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
-//! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`] and [`StoreKind::DynamoDb`].
+//! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`], [`StoreKind::DynamoDb`] and, with
+//! the feature of its name, [`StoreKind::Zookeeper`].
 //!
-//! Redis and memcached can be duplicates of a replicated logical store: [`Duplicate`] has a server
-//! make changes in their order, and [`copy`] copies its contents to another one.
+//! Redis, memcached and ZooKeeper can be duplicates of a replicated logical store: [`Duplicate`] has a
+//! server make changes in their order, and [`copy`] copies its contents to another one.
 //!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.
@@ -72,6 +73,6 @@ pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, Synthe
 pub use remote::{
     AwsCredentials, ClientTls, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector, HttpOptions,
     HttpSocket, MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, ServerAddress,
-    SqlOptions, SqlValue, TlsOptions, with_traceparent,
+    SqlOptions, SqlValue, TlsOptions, ZookeeperOptions, with_traceparent,
 };
 pub use store::{BoxFuture, ConsumedUnits, Found, KeyAnswer, KeyAnswers, Report, Store, StoreKind};

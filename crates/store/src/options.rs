@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::range::{self, check};
 use crate::{
     AwsCredentials, DynamoDbOptions, HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions,
-    SqlOptions, StoreKind,
+    SqlOptions, StoreKind, ZookeeperOptions,
 };
 
 /// Options of one store, as in the configuration file: `kind` selects the variant.
@@ -45,6 +45,8 @@ pub enum StoreOptions {
     /// Options of a store in a table of DynamoDB.
     #[serde(rename = "dynamodb")]
     DynamoDb(DynamoDbOptions),
+    /// Options of a store on a ZooKeeper server.
+    Zookeeper(ZookeeperOptions),
 }
 
 impl StoreOptions {
@@ -69,13 +71,14 @@ impl StoreOptions {
             Self::MySql(_) => StoreKind::MySql,
             Self::Postgres(_) => StoreKind::Postgres,
             Self::DynamoDb(_) => StoreKind::DynamoDb,
+            Self::Zookeeper(_) => StoreKind::Zookeeper,
         }
     }
 
     /// Returns true if the node can keep such stores equal by an ordered log of their changes.
     #[must_use]
     pub fn can_be_duplicate(&self) -> bool {
-        matches!(self, Self::Memcached(_) | Self::Redis(_))
+        matches!(self, Self::Memcached(_) | Self::Redis(_) | Self::Zookeeper(_))
     }
 
     /// Bytes of memory the store keeps for data it has read. It is outside the memory budget of the
@@ -87,7 +90,7 @@ impl StoreOptions {
             Self::Sqlite(sqlite) => sqlite.cache_bytes,
             Self::Compute(_) | Self::Synthetic(_) => 0,
             Self::Memcached(_) | Self::Redis(_) | Self::Http(_) => 0,
-            Self::MySql(_) | Self::Postgres(_) | Self::DynamoDb(_) => 0,
+            Self::MySql(_) | Self::Postgres(_) | Self::DynamoDb(_) | Self::Zookeeper(_) => 0,
         }
     }
 
@@ -100,6 +103,8 @@ impl StoreOptions {
             Self::Redis(redis) => redis.remote.connections_max,
             Self::Http(http) => http.remote.connections_max,
             Self::DynamoDb(dynamo_db) => dynamo_db.remote.connections_max,
+            // Calls share one.
+            Self::Zookeeper(_) => 1,
             // As many connections again may be cancelling statements.
             Self::MySql(sql) | Self::Postgres(sql) => sql.remote.connections_max.saturating_mul(2),
         }
@@ -123,7 +128,8 @@ impl StoreOptions {
             Self::Memcached(MemcachedOptions { password, remote, .. })
             | Self::Redis(RedisOptions { password, remote, .. })
             | Self::MySql(SqlOptions { password, remote, .. })
-            | Self::Postgres(SqlOptions { password, remote, .. }) => {
+            | Self::Postgres(SqlOptions { password, remote, .. })
+            | Self::Zookeeper(ZookeeperOptions { password, remote, .. }) => {
                 (*password, *remote) = (None, RemoteOptions::default());
             }
             Self::Synthetic(synthetic) => synthetic.latency_us = default_latency_us(),
@@ -141,6 +147,7 @@ impl StoreOptions {
     /// # Errors
     /// The first option that cannot be used, with its remedy.
     pub fn validate(&self) -> Result<(), OpenCause> {
+        self.check_built()?;
         match self {
             Self::Kv(kv) => kv.validate(),
             Self::Sqlite(sqlite) => sqlite.validate(),
@@ -150,8 +157,25 @@ impl StoreOptions {
             Self::Redis(redis) => redis.validate(),
             Self::Http(http) => http.validate(),
             Self::DynamoDb(dynamo_db) => dynamo_db.validate(),
+            Self::Zookeeper(zookeeper) => zookeeper.validate(),
             Self::MySql(sql) | Self::Postgres(sql) => sql.validate(self.kind()),
         }
+    }
+
+    /// Checks that this program contains the connector.
+    pub(crate) fn check_built(&self) -> Result<(), OpenCause> {
+        let is_built = match self {
+            Self::Zookeeper(_) => cfg!(feature = "zookeeper"),
+            _ => true,
+        };
+        if is_built {
+            return Ok(());
+        }
+        Err(OpenCause::Remote {
+            option: "kind",
+            detail: format!("this program is built without the connector of {} stores", self.kind()),
+            remedy: "build it with the Cargo feature of the kind's name, such as `cargo build --release -p sherwood --features zookeeper`",
+        })
     }
 
     /// True if the store runs in this process, false if it is a connector to a server.

@@ -62,6 +62,9 @@ fn credentials(kind: StoreKind) -> &'static str {
             "correct `user`, `password_file` or `password_env`, or the server's list of users (memcached -Y)"
         }
         StoreKind::Redis => "correct `user`, `password_file` or `password_env`, or the user's rights (`ACL`)",
+        StoreKind::Zookeeper => {
+            "correct `user`, `password_file` or `password_env`, or the rights at the nodes (`ACL`)"
+        }
         _ => "correct `user`, `password_file` or `password_env`, or the server's grants",
     }
 }
@@ -72,7 +75,7 @@ fn statement(kind: StoreKind) -> &'static str {
         StoreKind::DynamoDb => {
             "correct the backend's `table`, `key_attribute`, `value_attribute` or `value`, which have to fit the table's items"
         }
-        StoreKind::Memcached | StoreKind::Redis => {
+        StoreKind::Memcached | StoreKind::Redis | StoreKind::Zookeeper => {
             "see whether `kind` and `address` belong together, and whether the server allows what reads and writes send"
         }
         _ => "correct the backend's `query`, `write` or `delete`",

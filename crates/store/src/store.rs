@@ -204,6 +204,8 @@ pub enum StoreKind {
     Postgres,
     /// A table of DynamoDB.
     DynamoDb,
+    /// A ZooKeeper server.
+    Zookeeper,
 }
 
 impl StoreKind {
@@ -227,6 +229,7 @@ impl fmt::Display for StoreKind {
             Self::MySql => "mysql",
             Self::Postgres => "postgres",
             Self::DynamoDb => "dynamodb",
+            Self::Zookeeper => "zookeeper",
         })
     }
 }

@@ -19,6 +19,8 @@ mod memcached;
 mod options;
 mod pipeline;
 mod redis;
+#[cfg(feature = "zookeeper")]
+mod requests;
 mod secret;
 mod server;
 #[cfg(test)]
@@ -30,6 +32,7 @@ mod spelling;
 mod sql;
 mod template;
 mod tls;
+mod zookeeper;
 
 pub use dynamodb::{AwsCredentials, DynamoDbOptions, DynamoDbValue};
 pub use http::{HeaderValue, HttpConnector, HttpOptions, HttpSocket, NotConnected, with_traceparent};
@@ -40,11 +43,14 @@ pub use secret::Secret;
 pub use server::ServerAddress;
 pub use sql::{SqlOptions, SqlValue};
 pub use tls::{ClientTls, TlsOptions};
+pub use zookeeper::ZookeeperOptions;
 
 use std::sync::Arc;
 
 use crate::{Attempt, Cause, Found, KeyAnswer, KeyAnswers, StoreError, StoreKind};
 
+#[cfg(feature = "zookeeper")]
+pub(crate) use self::zookeeper::open as open_zookeeper;
 pub(crate) use asking::{Asking, Rows, distinct};
 pub(crate) use dynamodb::DynamoDb;
 pub(crate) use http::Http;

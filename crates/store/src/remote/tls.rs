@@ -61,6 +61,13 @@ impl ClientTls {
     }
 }
 
+/// Makes ring the process's provider of cryptography, which libraries use by default. If one is
+/// installed already, it stays. With the clients of ZooKeeper and Cassandra, a build contains a
+/// second one, and rustls has no default until this is called.
+pub(crate) fn install_provider() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
 /// Makes the TLS configuration of `options`.
 ///
 /// # Errors

@@ -113,8 +113,8 @@ fn opts(
 fn ssl_opts(options: &TlsOptions, reader: &mut Reader) -> Result<SslOpts, OpenCause> {
     // Reports errors of the files now.
     tls::client_config(options, reader)?;
-    // The library uses the process's default provider. If one is installed already, it is the same.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    // The library uses the process's default provider.
+    tls::install_provider();
     // The library would read the files at the first connection.
     let roots = match &options.ca {
         Some(ca) => vec![tls::pem("tls.ca", ca, reader)?.into()],
