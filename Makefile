@@ -25,7 +25,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-copies bench-ycsb proto fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere
+.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-copies bench-ycsb proto test-stores fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere need-stores
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(CLIENTS)/re
 	$(CARGO) test --workspace --locked
 	LISTENER_IO=epoll $(CARGO) test --workspace --locked --test listeners
 	$(MAKE) loom
+
+test-stores: need-stores ## connectors that only builds with their features have, with servers in Java (5 minutes)
+	$(CARGO) clippy -p sherwood --features zookeeper --locked -- -D warnings
+	$(CARGO) test -p sherwood-config --features zookeeper --locked --test config
+	$(CARGO) test -p sherwood-store --features zookeeper --locked --lib -- zookeeper requests
+	$(CARGO) test -p sherwood-store --features zookeeper --locked --test connectors -- zookeeper
 
 loom: need-build ## schedules of three threads at the lock of the cache, all up to three preemptions
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p sherwood-cache --target-dir target/loom --lib lock::
@@ -105,6 +111,8 @@ deny: need-test $(VENV)/ready ## advisories, licences, versions and sources of t
 	@# Downloads crates of other platforms, which are checked, too; the check itself fetches nothing.
 	$(CARGO) metadata --locked --all-features --format-version 1 > /dev/null
 	$(CARGO_DENY) --locked --offline check
+	@# The second provider of cryptography is part of no build without features.
+	! $(CARGO) tree --locked --offline -p sherwood -e normal,build --prefix none | grep '^aws-lc-'
 
 docs: need-build $(MDBOOK) ## the book (docs/book) and the crates' documentation (target/doc)
 	$(MDBOOK) build docs
@@ -127,6 +135,9 @@ need-fuzz:
 
 need-miri:
 	@scripts/need.sh miri
+
+need-stores:
+	@scripts/need.sh stores
 
 need-elsewhere:
 	@scripts/need.sh elsewhere

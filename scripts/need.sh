@@ -6,6 +6,7 @@
 #   scripts/need.sh test    rustup and a C compiler, and Debian's packages for the tests, which it installs if permitted
 #   scripts/need.sh fuzz    a nightly compiler, which it installs by rustup, and a C++ compiler
 #   scripts/need.sh miri    a nightly compiler with Miri, which it installs by rustup
+#   scripts/need.sh stores  what `test` needs, and servers in Java, which it installs if permitted
 #   scripts/need.sh elsewhere   emulators of other processors and compilers for them, which it installs if permitted
 #
 # Exit status: 0 when nothing is missing, 2 otherwise.
@@ -83,6 +84,12 @@ elsewhere_packages() {
   command -v qemu-aarch64 >/dev/null && command -v qemu-s390x >/dev/null || printf 'qemu-user '
   command -v aarch64-linux-gnu-gcc >/dev/null || printf 'gcc-aarch64-linux-gnu libc6-dev-arm64-cross '
   command -v s390x-linux-gnu-gcc >/dev/null || printf 'gcc-s390x-linux-gnu libc6-dev-s390x-cross '
+}
+
+# The Debian packages that the tests of connectors with servers in Java lack.
+stores_packages() {
+  command -v java >/dev/null || printf 'openjdk-17-jre-headless '
+  [ -e /usr/share/java/zookeeper.jar ] || printf 'libzookeeper-java '
 }
 
 # Runs a command as root, without ever asking for a password.
@@ -180,6 +187,11 @@ case "${1:-}" in
     need_rust
     install_debian_packages test_packages
     ;;
+  stores)
+    need_rust
+    install_debian_packages test_packages
+    install_debian_packages stores_packages
+    ;;
   fuzz)
     need_fuzzing
     ;;
@@ -192,7 +204,7 @@ case "${1:-}" in
     install_debian_packages elsewhere_packages
     ;;
   *)
-    echo "usage: scripts/need.sh build|dist|test|docs|fuzz|miri|elsewhere" >&2
+    echo "usage: scripts/need.sh build|dist|test|docs|stores|fuzz|miri|elsewhere" >&2
     exit 2
     ;;
 esac

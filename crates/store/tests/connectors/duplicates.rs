@@ -52,25 +52,25 @@ fn with(
     })
 }
 
-async fn connected(store: &Arc<dyn Store>) -> Box<dyn ChangeConnection> {
+pub(crate) async fn connected(store: &Arc<dyn Store>) -> Box<dyn ChangeConnection> {
     store.as_duplicate().expect("it can be one").connect(0).await.expect("a connection")
 }
 
-async fn copied(from: &Arc<dyn Store>, to: &Arc<dyn Store>) -> Result<Copied, StoreError> {
+pub(crate) async fn copied(from: &Arc<dyn Store>, to: &Arc<dyn Store>) -> Result<Copied, StoreError> {
     let [from, to] = [from, to].map(|store| store.as_duplicate().expect("it can be one"));
     copy(from, to, &KeyPartition { number: 0, has: &|_| true }).await
 }
 
-fn put(key: &str, value: impl Into<Bytes>) -> KeyChange {
+pub(crate) fn put(key: &str, value: impl Into<Bytes>) -> KeyChange {
     KeyChange { key: Bytes::copy_from_slice(key.as_bytes()), value: Some(value.into()) }
 }
 
-fn removal(key: &str) -> KeyChange {
+pub(crate) fn removal(key: &str) -> KeyChange {
     KeyChange { key: Bytes::copy_from_slice(key.as_bytes()), value: None }
 }
 
 /// The positions and labels of refused changes.
-fn refused(applied: &Applied) -> Vec<(usize, &'static str)> {
+pub(crate) fn refused(applied: &Applied) -> Vec<(usize, &'static str)> {
     match applied {
         Applied::Answered(refused) => {
             refused.iter().map(|(at, error)| (*at, error.cause().label())).collect()

@@ -2,7 +2,8 @@
 //!
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`,
 //! `pgbouncer`, `nginx-light`), each started on a free loopback port with a temporary folder, and
-//! stopped by the test that started it; npm's `dynalite` stands in for DynamoDB. A proxy in front
+//! stopped by the test that started it; npm's `dynalite` stands in for DynamoDB. Servers in
+//! Java (`zookeeper`) are started where the feature of their connector is on: `make test-stores`. A proxy in front
 //! of them adds TLS, with certificates made by the test; another one ends connections of databases.
 #![allow(
     clippy::disallowed_methods,
@@ -31,9 +32,13 @@ mod pooler;
 mod postgres;
 mod proxy;
 mod redis;
+#[cfg(feature = "zookeeper")]
+mod requests;
 mod rotation;
 mod servers;
 mod spellings;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
 
 use std::sync::Arc;
 use std::task::Poll;

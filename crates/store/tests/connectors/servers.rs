@@ -1,4 +1,4 @@
-//! memcached, Redis and DynamoDB servers as processes of a test.
+//! Servers as processes of a test.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -13,6 +13,8 @@ use tempfile::TempDir;
 pub(crate) struct Server {
     process: Child,
     command: Command,
+    /// Returns true once the server on a port to which it listens answers.
+    is_ready: fn(u16) -> bool,
     pub(crate) port: u16,
     pub(crate) folder: TempDir,
 }
@@ -58,14 +60,67 @@ impl Server {
         })
     }
 
+    /// Starts ZooKeeper with additional lines of configuration.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn zookeeper(more: impl FnOnce(&Path) -> String) -> Self {
+        Self::start_until(serves_zookeeper, "java", |port, folder| {
+            let jar = "/usr/share/java/zookeeper.jar";
+            assert!(Path::new(jar).exists(), "zookeeper is not installed: apt-get install libzookeeper-java");
+            let config = format!(
+                "dataDir={}\nclientPort={port}\nadmin.enableServer=false\ntickTime=500\n{}\n",
+                folder.join("data").display(),
+                more(folder)
+            );
+            let file = folder.join("zoo.cfg");
+            std::fs::write(&file, config).expect("a folder that can be written");
+            let main = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
+            let args = [
+                "-Xmx128m",
+                "-Dzookeeper.forceSync=no",
+                "-XX:+UseSerialGC",
+                "-XX:TieredStopAtLevel=1",
+                "-cp",
+                // Debian's archive does not name these parts of Netty, which TLS needs.
+                &format!("{jar}:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar"),
+                main,
+            ];
+            args.iter().map(|&arg| arg.to_owned()).chain([file.display().to_string()]).collect()
+        })
+    }
+
+    /// Stops the process until `resume`.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Continues the process.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    #[cfg(feature = "zookeeper")]
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.process.id().to_string()]).status();
+        assert!(sent.expect("kill is there").success());
+    }
+
     fn start(package: &str, args: impl FnOnce(u16, &Path) -> Vec<String>) -> Self {
+        Self::start_until(|_| true, package, args)
+    }
+
+    fn start_until(
+        is_ready: fn(u16) -> bool,
+        package: &str,
+        args: impl FnOnce(u16, &Path) -> Vec<String>,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = free_port();
         let mut command = Command::new(package);
         command.args(args(port, folder.path())).stdout(Stdio::null()).stderr(Stdio::null());
         let process = spawn(&mut command);
-        Self { process, command, port, folder }.ready()
+        Self { process, command, is_ready, port, folder }.ready()
     }
 
     fn ready(mut self) -> Self {
@@ -74,7 +129,7 @@ impl Server {
     }
 
     fn wait(&mut self) {
-        until_ready(&mut self.process, &self.command, self.port, || true)
+        until_ready(&mut self.process, &self.command, self.port, || (self.is_ready)(self.port))
             .unwrap_or_else(|status| panic!("{:?} ended: {status}", self.command));
     }
 
@@ -91,6 +146,11 @@ impl Server {
         self.process = spawn(&mut self.command);
         self.wait();
     }
+}
+
+/// Returns a port of this machine on which nothing listens.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port()
 }
 
 /// Waits until the server that `command` started listens on `port` and `is_ready`, or has ended
@@ -119,12 +179,27 @@ fn is_listened_to(port: u16) -> bool {
     stream.is_ok_and(|stream| stream.local_addr().is_ok_and(|address| address.port() != port))
 }
 
+/// Returns true if a ZooKeeper server accepts sessions.
+#[cfg(feature = "zookeeper")]
+fn serves_zookeeper(port: u16) -> bool {
+    use std::io::{Read, Write};
+    let mut text = String::new();
+    let asked = TcpStream::connect(("127.0.0.1", port)).and_then(|mut stream| {
+        // While it starts, it may drop a request and keep the connection.
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(b"srvr")?;
+        stream.read_to_string(&mut text)
+    });
+    asked.is_ok() && text.starts_with("Zookeeper version")
+}
+
 fn spawn(command: &mut Command) -> Child {
     match command.spawn() {
         Ok(process) => process,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let package = match command.get_program().to_string_lossy().into_owned() {
                 node if node == "node" => "nodejs".to_owned(),
+                java if java == "java" => "openjdk-17-jre-headless".to_owned(),
                 program => program,
             };
             panic!("{package} is not installed: apt-get install {package}, or `make need-test`");
