@@ -57,7 +57,7 @@ pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::{SharedTerms, WithoutBus, WriteTo};
 pub use sherwood_store::{
     ComputeOptions, DynamoDbOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions,
-    StoreOptions,
+    StoreOptions, ZookeeperOptions,
 };
 
 use problem::Problems;

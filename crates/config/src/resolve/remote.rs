@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::spanned::Spanned;
 use sherwood_store::{
     HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
-    StoreOptions, TlsOptions,
+    StoreOptions, TlsOptions, ZookeeperOptions,
 };
 
 use super::stores::{counts, sizes};
@@ -59,6 +59,21 @@ pub(super) fn redis(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>
         ttl_of_server,
         write_ttl_s: write_ttl_s(raw, problems),
         remote: self::remote(raw, remote, problems),
+    })
+}
+
+pub(super) fn zookeeper(
+    raw: &RawStore,
+    origin: &Origin,
+    problems: &mut Problems<'_>,
+) -> Option<ZookeeperOptions> {
+    let default = ZookeeperOptions::new(address(raw, origin, "127.0.0.1:2181", problems)?);
+    Some(ZookeeperOptions {
+        root: text(&raw.root).unwrap_or(default.root),
+        user: text(&raw.user),
+        password: password(raw, problems),
+        remote: self::remote(raw, default.remote, problems),
+        address: default.address,
     })
 }
 

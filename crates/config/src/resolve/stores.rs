@@ -22,8 +22,19 @@ const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
 const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
 
 /// Kinds of stores, as the configuration names them.
-const KINDS: &[&str] =
-    &["kv", "sqlite", "compute", "synthetic", "memcached", "redis", "http", "mysql", "postgres", "dynamodb"];
+const KINDS: &[&str] = &[
+    "kv",
+    "sqlite",
+    "compute",
+    "synthetic",
+    "memcached",
+    "redis",
+    "http",
+    "mysql",
+    "postgres",
+    "dynamodb",
+    "zookeeper",
+];
 
 /// Server names and the kind whose protocol they speak.
 const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
@@ -71,6 +82,7 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
         "mysql" => remote::sql(raw, &origin, "3306", problems).map(StoreOptions::MySql),
         "postgres" => remote::sql(raw, &origin, "5432", problems).map(StoreOptions::Postgres),
         "dynamodb" => dynamodb::resolve(raw, &origin, problems).map(StoreOptions::DynamoDb),
+        "zookeeper" => remote::zookeeper(raw, &origin, problems).map(StoreOptions::Zookeeper),
         other => {
             match ALSO.iter().find(|(name, _)| *name == other) {
                 Some((name, known)) => {
@@ -192,15 +204,26 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
     let RawStore { connect_timeout, answer_timeout, value_max, url, headers, key_prefix, .. } = raw;
     let RawStore { db, ttl, write_ttl, database, value, ttl_column, tags_column, .. } = raw;
     let RawStore { table, region, endpoint, key_attribute, value_attribute, .. } = raw;
-    let RawStore { consistent, credentials, .. } = raw;
+    let RawStore { consistent, credentials, root, .. } = raw;
     let (disk, joins, computes) =
         (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
     let (made, redis, http) = (&["compute", "synthetic"][..], &["redis"][..], &["http"][..]);
-    let queues =
-        &["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
+    let queues = &[
+        "kv",
+        "sqlite",
+        "compute",
+        "memcached",
+        "redis",
+        "http",
+        "mysql",
+        "postgres",
+        "dynamodb",
+        "zookeeper",
+    ][..];
     let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
-    let servers = &["memcached", "redis", "mysql", "postgres"][..];
-    let remote = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
+    let servers = &["memcached", "redis", "mysql", "postgres", "zookeeper"][..];
+    let pooled = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
+    let remote = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper"][..];
     let (dynamodb, valued) = (&["dynamodb"][..], &["mysql", "postgres", "dynamodb"][..]);
     let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
     vec![
@@ -219,7 +242,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         ("write", write.as_ref().map(bytes), written),
         ("delete", delete.as_ref().map(bytes), written),
         ("tls", tls.as_ref().map(bytes), remote),
-        ("connections_max", connections_max.as_ref().map(bytes), remote),
+        ("connections_max", connections_max.as_ref().map(bytes), pooled),
         ("connect_timeout", connect_timeout.as_ref().map(bytes), remote),
         ("answer_timeout", answer_timeout.as_ref().map(bytes), remote),
         ("value_max", value_max.as_ref().map(bytes), remote),
@@ -240,6 +263,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         ("value_attribute", value_attribute.as_ref().map(bytes), dynamodb),
         ("consistent", consistent.as_ref().map(bytes), dynamodb),
         ("credentials", credentials.as_ref().map(bytes), dynamodb),
+        ("root", root.as_ref().map(bytes), &["zookeeper"][..]),
     ]
 }
 

@@ -157,12 +157,40 @@ fn invalid_dynamodb_store_is_refused() {
         ),
         (
             "table = \"orders\", region = \"r\", user = \"u\"",
-            "a.toml:3:69: [[backend]] store.user is a key of memcached, redis, mysql and postgres stores, not of dynamodb: \
-             remove it",
+            "a.toml:3:69: [[backend]] store.user is a key of memcached, redis, mysql, postgres and zookeeper stores, not of \
+             dynamodb: remove it",
         ),
     ] {
         assert_refused(&[(&format!("{backend}store = {{ kind = \"dynamodb\", {keys} }}"), expected)]);
     }
+}
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn keys_of_a_zookeeper_store_are_resolved() {
+    let expected = ZookeeperOptions {
+        root: "/shop/profiles".into(),
+        user: Some("u".into()),
+        password: Some(Secret::Env("P".into())),
+        remote: RemoteOptions { answer_timeout_ms: 20, ..RemoteOptions::default() },
+        ..ZookeeperOptions::new("h:1")
+    };
+    let keys = "kind = \"zookeeper\", address = \"h:1\", root = \"/shop/profiles\", user = \"u\", password_env = \"P\", \
+                answer_timeout = \"20ms\"";
+    assert_eq!(store(keys), StoreOptions::Zookeeper(expected));
+    let expected = ZookeeperOptions::new("h");
+    assert_eq!(store("kind = \"zookeeper\", address = \"h\""), StoreOptions::Zookeeper(expected));
+}
+
+#[cfg(not(feature = "zookeeper"))]
+#[test]
+fn store_whose_connector_is_not_built_is_refused_with_the_remedy() {
+    assert_refused(&[(
+        "[[backend]]\nname = \"a\"\nstore = { kind = \"zookeeper\", address = \"h\" }",
+        "a.toml:3:9: [[backend]] store: `kind` cannot be used (this program is built without the connector of zookeeper \
+         stores); build it with the Cargo feature of the kind's name, such as `cargo build --release -p sherwood \
+         --features zookeeper`",
+    )]);
 }
 
 #[test]

@@ -124,10 +124,12 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
         "Probe" => format!("{backend}[backend.dispatch.probe]\n"),
         "Ramp" => format!("{backend}{store}[backend.ramp]\n"),
         "DeadlineClasses" => format!("{backend}[backend.deadlines]\n"),
+        // Its connector is not part of this build.
+        "Store" if kind == "zookeeper" && cfg!(not(feature = "zookeeper")) => return None,
         "Store" => {
             let needs = match kind {
                 "kv" | "sqlite" => "path = 'a'\n",
-                "memcached" | "redis" => "address = 'a:1'\n",
+                "memcached" | "redis" | "zookeeper" => "address = 'a:1'\n",
                 "http" => "url = 'http://a/{key}'\n",
                 "mysql" | "postgres" => {
                     "address = 'a:1'\nuser = 'a'\npassword_file = 'a'\ndatabase = 'a'\nquery = 'SELECT a FROM a WHERE a = :key'\n"
