@@ -50,6 +50,8 @@ pub fn open(name: &str, options: &StoreOptions) -> Result<Arc<dyn Store>, OpenEr
         StoreOptions::MySql(options) => remote::open_mysql(name, options).map_err(failed)?,
         StoreOptions::Postgres(options) => remote::open_postgres(name, options).map_err(failed)?,
         StoreOptions::DynamoDb(options) => Arc::new(DynamoDb::open(name, options).map_err(failed)?),
+        #[cfg(feature = "cassandra")]
+        StoreOptions::Cassandra(options) => remote::open_cassandra(name, options).map_err(failed)?,
         #[cfg(feature = "zookeeper")]
         StoreOptions::Zookeeper(options) => remote::open_zookeeper(name, options).map_err(failed)?,
         embedded => Arc::new(Embedded::open(name, embedded, Arc::new(MachineClock::new()))?),
@@ -103,7 +105,8 @@ impl Embedded {
             | StoreOptions::MySql(_)
             | StoreOptions::Postgres(_)
             | StoreOptions::DynamoDb(_)
-            | StoreOptions::Zookeeper(_) => {
+            | StoreOptions::Zookeeper(_)
+            | StoreOptions::Cassandra(_) => {
                 unreachable!("stores without threads are opened as what they are")
             }
         }

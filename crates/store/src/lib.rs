@@ -14,10 +14,10 @@
 //!
 //! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
 //! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`], [`StoreKind::DynamoDb`] and, with
-//! the feature of its name, [`StoreKind::Zookeeper`].
+//! the features of their names, [`StoreKind::Zookeeper`] and [`StoreKind::Cassandra`].
 //!
-//! Redis, memcached and ZooKeeper can be duplicates of a replicated logical store: [`Duplicate`] has a
-//! server make changes in their order, and [`copy`] copies its contents to another one.
+//! Redis, memcached, ZooKeeper and Cassandra can be duplicates of a replicated logical store:
+//! [`Duplicate`] has a server make changes in their order, and [`copy`] copies its contents to another one.
 //!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.
@@ -71,8 +71,8 @@ pub use limit::{Limit, LimitError, Limits};
 pub use load::Loader;
 pub use options::{ComputeOptions, KvOptions, SqliteOptions, StoreOptions, SyntheticOptions};
 pub use remote::{
-    AwsCredentials, ClientTls, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector, HttpOptions,
-    HttpSocket, MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret, ServerAddress,
-    SqlOptions, SqlValue, TlsOptions, ZookeeperOptions, with_traceparent,
+    AwsCredentials, CassandraOptions, ClientTls, DynamoDbOptions, DynamoDbValue, HeaderValue, HttpConnector,
+    HttpOptions, HttpSocket, MemcachedOptions, NotConnected, RedisOptions, RemoteOptions, Secret,
+    ServerAddress, SqlOptions, SqlValue, TlsOptions, ZookeeperOptions, with_traceparent,
 };
 pub use store::{BoxFuture, ConsumedUnits, Found, KeyAnswer, KeyAnswers, Report, Store, StoreKind};

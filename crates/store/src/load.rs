@@ -54,7 +54,8 @@ impl Loader {
             | StoreOptions::MySql(_)
             | StoreOptions::Postgres(_)
             | StoreOptions::DynamoDb(_)
-            | StoreOptions::Zookeeper(_) => {
+            | StoreOptions::Zookeeper(_)
+            | StoreOptions::Cassandra(_) => {
                 let detail = format!("the data of a {} store is with its server", options.kind());
                 let remedy = "load it by the server's own tools";
                 return Err(open_error(name, None, OpenCause::Remote { option: "kind", detail, remedy }));

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use crate::range::{self, check};
 use crate::{
-    AwsCredentials, DynamoDbOptions, HttpOptions, MemcachedOptions, OpenCause, RedisOptions, RemoteOptions,
-    SqlOptions, StoreKind, ZookeeperOptions,
+    AwsCredentials, CassandraOptions, DynamoDbOptions, HttpOptions, MemcachedOptions, OpenCause,
+    RedisOptions, RemoteOptions, SqlOptions, StoreKind, ZookeeperOptions,
 };
 
 /// Options of one store, as in the configuration file: `kind` selects the variant.
@@ -47,6 +47,8 @@ pub enum StoreOptions {
     DynamoDb(DynamoDbOptions),
     /// Options of a store on a ZooKeeper server.
     Zookeeper(ZookeeperOptions),
+    /// Options of a store in a table of Cassandra.
+    Cassandra(CassandraOptions),
 }
 
 impl StoreOptions {
@@ -72,13 +74,14 @@ impl StoreOptions {
             Self::Postgres(_) => StoreKind::Postgres,
             Self::DynamoDb(_) => StoreKind::DynamoDb,
             Self::Zookeeper(_) => StoreKind::Zookeeper,
+            Self::Cassandra(_) => StoreKind::Cassandra,
         }
     }
 
     /// Returns true if the node can keep such stores equal by an ordered log of their changes.
     #[must_use]
     pub fn can_be_duplicate(&self) -> bool {
-        matches!(self, Self::Memcached(_) | Self::Redis(_) | Self::Zookeeper(_))
+        matches!(self, Self::Memcached(_) | Self::Redis(_) | Self::Zookeeper(_) | Self::Cassandra(_))
     }
 
     /// Bytes of memory the store keeps for data it has read. It is outside the memory budget of the
@@ -90,7 +93,8 @@ impl StoreOptions {
             Self::Sqlite(sqlite) => sqlite.cache_bytes,
             Self::Compute(_) | Self::Synthetic(_) => 0,
             Self::Memcached(_) | Self::Redis(_) | Self::Http(_) => 0,
-            Self::MySql(_) | Self::Postgres(_) | Self::DynamoDb(_) | Self::Zookeeper(_) => 0,
+            Self::MySql(_) | Self::Postgres(_) | Self::DynamoDb(_) => 0,
+            Self::Zookeeper(_) | Self::Cassandra(_) => 0,
         }
     }
 
@@ -103,6 +107,7 @@ impl StoreOptions {
             Self::Redis(redis) => redis.remote.connections_max,
             Self::Http(http) => http.remote.connections_max,
             Self::DynamoDb(dynamo_db) => dynamo_db.remote.connections_max,
+            Self::Cassandra(cassandra) => cassandra.remote.connections_max,
             // Calls share one.
             Self::Zookeeper(_) => 1,
             // As many connections again may be cancelling statements.
@@ -129,7 +134,8 @@ impl StoreOptions {
             | Self::Redis(RedisOptions { password, remote, .. })
             | Self::MySql(SqlOptions { password, remote, .. })
             | Self::Postgres(SqlOptions { password, remote, .. })
-            | Self::Zookeeper(ZookeeperOptions { password, remote, .. }) => {
+            | Self::Zookeeper(ZookeeperOptions { password, remote, .. })
+            | Self::Cassandra(CassandraOptions { password, remote, .. }) => {
                 (*password, *remote) = (None, RemoteOptions::default());
             }
             Self::Synthetic(synthetic) => synthetic.latency_us = default_latency_us(),
@@ -158,6 +164,7 @@ impl StoreOptions {
             Self::Http(http) => http.validate(),
             Self::DynamoDb(dynamo_db) => dynamo_db.validate(),
             Self::Zookeeper(zookeeper) => zookeeper.validate(),
+            Self::Cassandra(cassandra) => cassandra.validate(),
             Self::MySql(sql) | Self::Postgres(sql) => sql.validate(self.kind()),
         }
     }
@@ -166,6 +173,7 @@ impl StoreOptions {
     pub(crate) fn check_built(&self) -> Result<(), OpenCause> {
         let is_built = match self {
             Self::Zookeeper(_) => cfg!(feature = "zookeeper"),
+            Self::Cassandra(_) => cfg!(feature = "cassandra"),
             _ => true,
         };
         if is_built {

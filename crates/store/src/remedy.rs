@@ -35,6 +35,7 @@ impl Cause {
             Self::Statement { .. } => statement(kind),
             Self::Missing { .. } => match kind {
                 StoreKind::Redis => "correct the backend's `db`, or raise the server's `databases`",
+                StoreKind::Cassandra => "create it, or correct the backend's `keyspace` or `table`",
                 StoreKind::DynamoDb => "create it, or correct the backend's `table`, `region` or `endpoint`",
                 _ => "create it, or correct the backend's statement or `database`",
             },
@@ -75,7 +76,7 @@ fn statement(kind: StoreKind) -> &'static str {
         StoreKind::DynamoDb => {
             "correct the backend's `table`, `key_attribute`, `value_attribute` or `value`, which have to fit the table's items"
         }
-        StoreKind::Memcached | StoreKind::Redis | StoreKind::Zookeeper => {
+        StoreKind::Memcached | StoreKind::Redis | StoreKind::Zookeeper | StoreKind::Cassandra => {
             "see whether `kind` and `address` belong together, and whether the server allows what reads and writes send"
         }
         _ => "correct the backend's `query`, `write` or `delete`",

@@ -206,6 +206,8 @@ pub enum StoreKind {
     DynamoDb,
     /// A ZooKeeper server.
     Zookeeper,
+    /// A table of Cassandra.
+    Cassandra,
 }
 
 impl StoreKind {
@@ -230,6 +232,7 @@ impl fmt::Display for StoreKind {
             Self::Postgres => "postgres",
             Self::DynamoDb => "dynamodb",
             Self::Zookeeper => "zookeeper",
+            Self::Cassandra => "cassandra",
         })
     }
 }

@@ -28,6 +28,7 @@ impl SpanRule {
             StoreOptions::Postgres(_) => &[("postgresql", "postgresql")],
             StoreOptions::DynamoDb(_) => &[("aws.dynamodb", "dynamodb")],
             StoreOptions::Sqlite(_) => &[("sqlite", "sqlite")],
+            StoreOptions::Cassandra(_) => &[("cassandra", "cassandra")],
             StoreOptions::Zookeeper(_) => &[("zookeeper", "zookeeper")],
             StoreOptions::Kv(_) | StoreOptions::Compute(_) | StoreOptions::Synthetic(_) => &[],
             StoreOptions::Http(http) => return host_of(&http.url).map_or_else(Self::default, Self::of_host),

@@ -196,6 +196,7 @@ fn system(kind: StoreKind) -> Option<&'static str> {
         StoreKind::MySql => "mysql",
         StoreKind::Postgres => "postgresql",
         StoreKind::DynamoDb => "aws.dynamodb",
+        StoreKind::Cassandra => "cassandra",
         StoreKind::Zookeeper => "zookeeper",
         StoreKind::Sqlite => "sqlite",
         StoreKind::Http => "http",

@@ -10,6 +10,7 @@
 //! receive the answer to another.
 
 mod asking;
+mod cassandra;
 mod changes;
 mod dynamodb;
 mod host;
@@ -19,7 +20,7 @@ mod memcached;
 mod options;
 mod pipeline;
 mod redis;
-#[cfg(feature = "zookeeper")]
+#[cfg(any(feature = "cassandra", feature = "zookeeper"))]
 mod requests;
 mod secret;
 mod server;
@@ -34,6 +35,7 @@ mod template;
 mod tls;
 mod zookeeper;
 
+pub use cassandra::CassandraOptions;
 pub use dynamodb::{AwsCredentials, DynamoDbOptions, DynamoDbValue};
 pub use http::{HeaderValue, HttpConnector, HttpOptions, HttpSocket, NotConnected, with_traceparent};
 pub use memcached::MemcachedOptions;
@@ -49,6 +51,8 @@ use std::sync::Arc;
 
 use crate::{Attempt, Cause, Found, KeyAnswer, KeyAnswers, StoreError, StoreKind};
 
+#[cfg(feature = "cassandra")]
+pub(crate) use self::cassandra::open as open_cassandra;
 #[cfg(feature = "zookeeper")]
 pub(crate) use self::zookeeper::open as open_zookeeper;
 pub(crate) use asking::{Asking, Rows, distinct};

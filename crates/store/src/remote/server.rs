@@ -4,7 +4,7 @@ use hyper::Uri;
 
 use super::host::HostPort;
 use super::sql::Address;
-use super::{http, memcached, redis, sql, zookeeper};
+use super::{cassandra, http, memcached, redis, sql, zookeeper};
 use crate::{StoreKind, StoreOptions};
 
 /// The address of a store's server.
@@ -33,6 +33,7 @@ impl StoreOptions {
             Self::Memcached(memcached) => host_port(&memcached.address, memcached::PORT),
             Self::Redis(redis) => host_port(&redis.address, redis::PORT),
             Self::Zookeeper(zookeeper) => host_port(&zookeeper.address, zookeeper::PORT),
+            Self::Cassandra(cassandra) => host_port(&cassandra.address, cassandra::PORT),
             Self::MySql(options) => of_sql(&options.address, StoreKind::MySql),
             Self::Postgres(options) => of_sql(&options.address, StoreKind::Postgres),
             // Scheme, host and port come before the first placeholder.

@@ -94,6 +94,22 @@ pub(crate) fn client_config(options: &TlsOptions, reader: &mut Reader) -> Result
     }
 }
 
+/// Makes the verifier of the certificates of servers.
+///
+/// # Errors
+/// As [`client_config`].
+#[cfg(feature = "cassandra")]
+pub(crate) fn verifier(
+    options: &TlsOptions,
+    reader: &mut Reader,
+) -> Result<Arc<rustls::client::WebPkiServerVerifier>, OpenCause> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = Arc::new(roots(options.ca.as_deref(), reader)?);
+    rustls::client::WebPkiServerVerifier::builder_with_provider(roots, provider)
+        .build()
+        .map_err(|error| refused("tls.ca", error.to_string(), "name a PEM file of certificates"))
+}
+
 /// Reads a PEM file of the option called `option`.
 pub(crate) fn pem(option: &'static str, path: &Path, reader: &mut Reader) -> Result<Vec<u8>, OpenCause> {
     let wrong = |error| {
