@@ -11,6 +11,8 @@ DYNALITE := target/dynalite
 DASHBOARD := target/dashboard
 # Clients of Node.js for tests of a listener.
 CLIENTS := target/clients
+# The server for the tests of the connector to Cassandra.
+CASSANDRA := target/cassandra
 # The program that builds the book, without its server.
 MDBOOK := target/tools/bin/mdbook
 # The program that checks dependencies, and the database of advisories it reads, in the folder that it
@@ -54,11 +56,11 @@ test: need-test $(VENV)/ready $(DYNALITE)/ready $(DASHBOARD)/ready $(CLIENTS)/re
 	LISTENER_IO=epoll $(CARGO) test --workspace --locked --test listeners
 	$(MAKE) loom
 
-test-stores: need-stores ## connectors that only builds with their features have, with servers in Java (5 minutes)
-	$(CARGO) clippy -p sherwood --features zookeeper --locked -- -D warnings
-	$(CARGO) test -p sherwood-config --features zookeeper --locked --test config
-	$(CARGO) test -p sherwood-store --features zookeeper --locked --lib -- zookeeper requests
-	$(CARGO) test -p sherwood-store --features zookeeper --locked --test connectors -- zookeeper
+test-stores: need-stores $(CASSANDRA)/ready ## connectors that only builds with their features have, with servers in Java (5 minutes)
+	$(CARGO) clippy -p sherwood --features zookeeper,cassandra --locked -- -D warnings
+	$(CARGO) test -p sherwood-config --features zookeeper,cassandra --locked --test config
+	$(CARGO) test -p sherwood-store --features zookeeper,cassandra --locked --lib -- zookeeper cassandra requests
+	$(CARGO) test -p sherwood-store --features zookeeper,cassandra --locked --test connectors -- zookeeper cassandra
 
 loom: need-build ## schedules of three threads at the lock of the cache, all up to three preemptions
 	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p sherwood-cache --target-dir target/loom --lib lock::
@@ -159,6 +161,13 @@ $(DYNALITE)/ready: scripts/dynalite/package-lock.json | need-test
 	mkdir -p $(DYNALITE)
 	cp scripts/dynalite/package.json scripts/dynalite/package-lock.json $(DYNALITE)
 	cd $(DYNALITE) && npm ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(CASSANDRA)/ready: scripts/cassandra/pom.xml | need-stores
+	mkdir -p $(CASSANDRA)
+	cp $< $(CASSANDRA)
+	cd $(CASSANDRA) && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+		-DoutputDirectory=jars
 	@touch $@
 
 $(CLIENTS)/ready: tests/conformance/node/package-lock.json | need-test

@@ -89,6 +89,7 @@ elsewhere_packages() {
 # The Debian packages that the tests of connectors with servers in Java lack.
 stores_packages() {
   command -v java >/dev/null || printf 'openjdk-17-jre-headless '
+  command -v mvn >/dev/null || printf 'maven '
   [ -e /usr/share/java/zookeeper.jar ] || printf 'libzookeeper-java '
 }
 

@@ -3,7 +3,7 @@
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`,
 //! `pgbouncer`, `nginx-light`), each started on a free loopback port with a temporary folder, and
 //! stopped by the test that started it; npm's `dynalite` stands in for DynamoDB. Servers in
-//! Java (`zookeeper`) are started where the feature of their connector is on: `make test-stores`. A proxy in front
+//! Java (`zookeeper`, Cassandra) are started where the feature of their connector is on: `make test-stores`. A proxy in front
 //! of them adds TLS, with certificates made by the test; another one ends connections of databases.
 #![allow(
     clippy::disallowed_methods,
@@ -12,6 +12,8 @@
 )]
 
 mod answers;
+#[cfg(feature = "cassandra")]
+mod cassandra;
 mod certificates;
 mod changes;
 mod database_faults;
@@ -32,7 +34,7 @@ mod pooler;
 mod postgres;
 mod proxy;
 mod redis;
-#[cfg(feature = "zookeeper")]
+#[cfg(any(feature = "cassandra", feature = "zookeeper"))]
 mod requests;
 mod rotation;
 mod servers;

@@ -88,19 +88,50 @@ impl Server {
         })
     }
 
+    /// Starts Cassandra, whose programs `make test-stores` fetches.
+    #[cfg(feature = "cassandra")]
+    pub(crate) fn cassandra(package: &Path) -> Self {
+        let (jars, scripts) =
+            (package.join("../../target/cassandra/jars"), package.join("../../scripts/cassandra"));
+        assert!(jars.exists(), "{} is missing: make target/cassandra/ready", jars.display());
+        Self::start("java", |port, folder| {
+            let config = std::fs::read_to_string(scripts.join("cassandra.yaml")).expect("a configuration");
+            let config = config.replace("NATIVE_PORT", &port.to_string());
+            let file = folder.join("cassandra.yaml");
+            std::fs::write(&file, config.replace("STORAGE_PORT", &free_port().to_string()))
+                .expect("a folder that can be written");
+            let options = std::fs::read_to_string(scripts.join("java.options")).expect("options");
+            let memory = ["-Xmx512m", "-XX:MaxDirectMemorySize=128m", "-XX:+UseSerialGC"];
+            let own = [
+                "-XX:TieredStopAtLevel=1".to_owned(),
+                format!("-Dlogback.configurationFile={}", scripts.join("logback.xml").display()),
+                format!("-Dcassandra.config=file://{}", file.display()),
+                format!("-Dcassandra.storagedir={}", folder.join("data").display()),
+                "-Dcassandra-foreground=yes".to_owned(),
+                "-Dcassandra.skip_wait_for_gossip_to_settle=0".to_owned(),
+                "-Dcassandra.ring_delay_ms=0".to_owned(),
+                "-cp".to_owned(),
+                format!("{}/*", jars.display()),
+                "org.apache.cassandra.service.CassandraDaemon".to_owned(),
+            ];
+            let given = options.lines().chain(memory).map(str::to_owned);
+            given.chain(own).collect()
+        })
+    }
+
     /// Stops the process until `resume`.
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any(feature = "cassandra", feature = "zookeeper"))]
     pub(crate) fn pause(&self) {
         self.signal("STOP");
     }
 
     /// Continues the process.
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any(feature = "cassandra", feature = "zookeeper"))]
     pub(crate) fn resume(&self) {
         self.signal("CONT");
     }
 
-    #[cfg(feature = "zookeeper")]
+    #[cfg(any(feature = "cassandra", feature = "zookeeper"))]
     fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.process.id().to_string()]).status();
         assert!(sent.expect("kill is there").success());
