@@ -56,8 +56,8 @@ pub use sherwood_model::Slo;
 pub use sherwood_model::units::{ByteSize, Span, UnitError};
 pub use sherwood_path::{SharedTerms, WithoutBus, WriteTo};
 pub use sherwood_store::{
-    ComputeOptions, DynamoDbOptions, HttpOptions, KvOptions, MemcachedOptions, RedisOptions, SqliteOptions,
-    StoreOptions, ZookeeperOptions,
+    CassandraOptions, ComputeOptions, DynamoDbOptions, HttpOptions, KvOptions, MemcachedOptions,
+    RedisOptions, SqliteOptions, StoreOptions, ZookeeperOptions,
 };
 
 use problem::Problems;

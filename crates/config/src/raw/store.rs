@@ -20,7 +20,7 @@ pub(crate) struct RawStore {
     /// (`"compute"`); values made of their keys after a fixed time (`"synthetic"`); or a
     /// [server](backends.md) of this protocol.
     #[schemars(extend("x-required" = true, "enum" = ["kv", "sqlite", "compute", "synthetic", "memcached", "redis", "http", "mysql",
-        "postgres", "dynamodb", "zookeeper"]))]
+        "postgres", "dynamodb", "zookeeper", "cassandra"]))]
     pub(crate) kind: Key<String>,
     /// The directory, not shared, or the file of the database; required.
     #[schemars(extend("x-kinds" = ["kv", "sqlite"]))]
@@ -46,19 +46,19 @@ pub(crate) struct RawStore {
     pub(crate) threads: Key<u64>,
     /// Calls in flight or queued at a time.
     #[schemars(extend("x-kinds" = ["kv", "sqlite", "compute", "memcached", "redis", "http", "mysql", "postgres",
-        "dynamodb", "zookeeper"], "default" = 1024), range(min = 1, max = 1_000_000))]
+        "dynamodb", "zookeeper", "cassandra"], "default" = 1024), range(min = 1, max = 1_000_000))]
     pub(crate) queued_calls_max: Key<u64>,
     /// Host and port, or for mysql and postgres `unix:` and a path; required.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper"]))]
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"]))]
     pub(crate) address: Key<String>,
     /// The user that logs in; required for mysql and postgres.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper"], "x-default" = "none"))]
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"], "x-default" = "none"))]
     pub(crate) user: Key<String>,
     /// A file of one line with the password.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper"], "x-default" = "no password"))]
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"], "x-default" = "no password"))]
     pub(crate) password_file: Key<String>,
     /// An environment variable with the password, instead of `password_file`.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper"], "x-default" = "no password"))]
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"], "x-default" = "no password"))]
     pub(crate) password_env: Key<String>,
     /// The request or statement that writes a key.
     #[schemars(extend("x-kinds" = ["http", "mysql", "postgres"], "x-default" = "not possible"))]
@@ -68,23 +68,23 @@ pub(crate) struct RawStore {
     pub(crate) delete: Key<String>,
     /// TLS to the server; `tls = {}` is TLS with all defaults. For http and dynamodb the URL
     /// decides.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper"],
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"],
         "x-default" = "no TLS"))]
     pub(crate) tls: Key<RawTls>,
     /// Connections open at a time; for http and dynamodb requests.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb"],
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "cassandra"],
         "x-default" = "4; http, dynamodb 16; mysql, postgres 8"), range(min = 1, max = 1_024))]
     pub(crate) connections_max: Key<u64>,
     /// Limit for name resolution, connection, TLS and login, each; for databases all together.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper"],
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"],
         "default" = "1s", "x-min" = "10ms", "x-max" = "10m"))]
     pub(crate) connect_timeout: Key<Span>,
     /// Silence after which a connection is given up; less than the backend's timeout.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper"],
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"],
         "default" = "1500ms", "x-min" = "10ms", "x-max" = "10m"))]
     pub(crate) answer_timeout: Key<Span>,
     /// Longest answer to a call, the values of all its keys together.
-    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper"],
+    #[schemars(extend("x-kinds" = ["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"],
         "default" = "16MiB", "x-min" = "1KiB", "x-max" = "512MiB"))]
     pub(crate) value_max: Key<ByteSize>,
     /// The URL that is read for a key: `{key}`, its parts between `:`, `{key.1}`, `{key.2}`, …; or
@@ -120,8 +120,9 @@ pub(crate) struct RawStore {
     /// The column with the value's tags, separated by `,`.
     #[schemars(extend("x-kinds" = ["mysql", "postgres"], "x-default" = "none"))]
     pub(crate) tags_column: Key<String>,
-    /// Name or ARN of the [table](dynamodb.md); required.
-    #[schemars(extend("x-kinds" = ["dynamodb"]))]
+    /// The table: name or ARN of that of [DynamoDB](dynamodb.md), or name of that of
+    /// [Cassandra](cassandra.md); required.
+    #[schemars(extend("x-kinds" = ["dynamodb", "cassandra"]))]
     pub(crate) table: Key<String>,
     /// The region of the table; required.
     #[schemars(extend("x-kinds" = ["dynamodb"]))]
@@ -141,6 +142,9 @@ pub(crate) struct RawStore {
     /// The places of AWS credentials.
     #[schemars(extend("x-kinds" = ["dynamodb"], "x-default" = "the variables of AWS's tools"))]
     pub(crate) credentials: Key<RawCredentials>,
+    /// The keyspace of the table; required.
+    #[schemars(extend("x-kinds" = ["cassandra"]))]
+    pub(crate) keyspace: Key<String>,
     /// Path of the node of [ZooKeeper](zookeeper.md) whose children are the items.
     #[schemars(extend("x-kinds" = ["zookeeper"], "default" = "/sherwood"))]
     pub(crate) root: Key<String>,

@@ -128,8 +128,8 @@ fn check_stores(
     for (at, store) in stores.iter().enumerate() {
         if !store.value.can_be_duplicate() {
             let message = format!(
-                "[[backend]] replicas has a store of kind \"{}\"; a duplicate must be of kind \"memcached\", \"redis\" or \
-                 \"zookeeper\": change it, or remove duplicates",
+                "[[backend]] replicas has a store of kind \"{}\"; a duplicate must be of kind \"memcached\", \"redis\", \
+                 \"zookeeper\" or \"cassandra\": change it, or remove duplicates",
                 store.value.kind()
             );
             problems.add(&store.origin, message);

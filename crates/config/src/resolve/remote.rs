@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::spanned::Spanned;
 use sherwood_store::{
-    HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret, SqlOptions, SqlValue,
-    StoreOptions, TlsOptions, ZookeeperOptions,
+    CassandraOptions, HeaderValue, HttpOptions, MemcachedOptions, RedisOptions, RemoteOptions, Secret,
+    SqlOptions, SqlValue, StoreOptions, TlsOptions, ZookeeperOptions,
 };
 
 use super::stores::{counts, sizes};
@@ -74,6 +74,31 @@ pub(super) fn zookeeper(
         password: password(raw, problems),
         remote: self::remote(raw, default.remote, problems),
         address: default.address,
+    })
+}
+
+pub(super) fn cassandra(
+    raw: &RawStore,
+    origin: &Origin,
+    problems: &mut Problems<'_>,
+) -> Option<CassandraOptions> {
+    let address = address(raw, origin, "127.0.0.1:9042", problems);
+    let mut needed = |key: &Key<String>, name, what, example: &str| {
+        if key.is_none() {
+            let message =
+                format!("[[backend]] store has no {name}; it must say {what}: set {name} = \"{example}\"");
+            problems.add(origin, message);
+        }
+        text(key)
+    };
+    let keyspace = needed(&raw.keyspace, "keyspace", "where its table is", "shop");
+    let table = needed(&raw.table, "table", "which table has its items", "profiles");
+    let default = CassandraOptions::new(address?, keyspace?, table?);
+    Some(CassandraOptions {
+        user: text(&raw.user),
+        password: password(raw, problems),
+        remote: self::remote(raw, default.remote.clone(), problems),
+        ..default
     })
 }
 

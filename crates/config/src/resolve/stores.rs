@@ -34,6 +34,7 @@ const KINDS: &[&str] = &[
     "postgres",
     "dynamodb",
     "zookeeper",
+    "cassandra",
 ];
 
 /// Server names and the kind whose protocol they speak.
@@ -83,6 +84,7 @@ fn one(store: &Spanned<RawStore>, problems: &mut Problems<'_>) -> Option<StoreOp
         "postgres" => remote::sql(raw, &origin, "5432", problems).map(StoreOptions::Postgres),
         "dynamodb" => dynamodb::resolve(raw, &origin, problems).map(StoreOptions::DynamoDb),
         "zookeeper" => remote::zookeeper(raw, &origin, problems).map(StoreOptions::Zookeeper),
+        "cassandra" => remote::cassandra(raw, &origin, problems).map(StoreOptions::Cassandra),
         other => {
             match ALSO.iter().find(|(name, _)| *name == other) {
                 Some((name, known)) => {
@@ -204,7 +206,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
     let RawStore { connect_timeout, answer_timeout, value_max, url, headers, key_prefix, .. } = raw;
     let RawStore { db, ttl, write_ttl, database, value, ttl_column, tags_column, .. } = raw;
     let RawStore { table, region, endpoint, key_attribute, value_attribute, .. } = raw;
-    let RawStore { consistent, credentials, root, .. } = raw;
+    let RawStore { consistent, credentials, root, keyspace, .. } = raw;
     let (disk, joins, computes) =
         (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
     let (made, redis, http) = (&["compute", "synthetic"][..], &["redis"][..], &["http"][..]);
@@ -221,9 +223,10 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         "zookeeper",
     ][..];
     let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
-    let servers = &["memcached", "redis", "mysql", "postgres", "zookeeper"][..];
-    let pooled = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb"][..];
-    let remote = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper"][..];
+    let servers = &["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"][..];
+    let pooled = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "cassandra"][..];
+    let remote =
+        &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"][..];
     let (dynamodb, valued) = (&["dynamodb"][..], &["mysql", "postgres", "dynamodb"][..]);
     let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
     vec![
@@ -256,13 +259,14 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         ("value", value.as_ref().map(bytes), valued),
         ("ttl_column", ttl_column.as_ref().map(bytes), databases),
         ("tags_column", tags_column.as_ref().map(bytes), databases),
-        ("table", table.as_ref().map(bytes), dynamodb),
+        ("table", table.as_ref().map(bytes), &["dynamodb", "cassandra"][..]),
         ("region", region.as_ref().map(bytes), dynamodb),
         ("endpoint", endpoint.as_ref().map(bytes), dynamodb),
         ("key_attribute", key_attribute.as_ref().map(bytes), dynamodb),
         ("value_attribute", value_attribute.as_ref().map(bytes), dynamodb),
         ("consistent", consistent.as_ref().map(bytes), dynamodb),
         ("credentials", credentials.as_ref().map(bytes), dynamodb),
+        ("keyspace", keyspace.as_ref().map(bytes), &["cassandra"][..]),
         ("root", root.as_ref().map(bytes), &["zookeeper"][..]),
     ]
 }

@@ -96,7 +96,7 @@ fn keys_that_contradict_duplicates_are_refused() {
         (
             "[[backend]]\nname = \"a\"\nreplicas = [{ kind = \"synthetic\" }]\nduplicates = 1",
             "a.toml:3:13: [[backend]] replicas has a store of kind \"synthetic\"; a duplicate must be of kind \"memcached\", \
-             \"redis\" or \"zookeeper\": change it, or remove duplicates",
+             \"redis\", \"zookeeper\" or \"cassandra\": change it, or remove duplicates",
         ),
         (
             "[[backend]]\nname = \"a\"\nduplicates = 2\nreplicas = [{ kind = \"redis\", address = \"h:1\" }, { kind = \

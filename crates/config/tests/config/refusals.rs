@@ -427,12 +427,12 @@ fn invalid_store_is_refused() {
         (
             "store = { path = \"p\" }",
             "a.toml:3:9: [[backend]] store has no kind; it must be one of \"kv\", \"sqlite\", \"compute\", \"synthetic\", \
-             \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\", \"dynamodb\", \"zookeeper\": set kind = \"kv\"",
+             \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\", \"dynamodb\", \"zookeeper\", \"cassandra\": set kind = \"kv\"",
         ),
         (
             "store = { kind = \"sqlte\" }",
             "a.toml:3:18: [[backend]] store.kind is \"sqlte\"; it must be one of \"kv\", \"sqlite\", \"compute\", \"synthetic\", \
-             \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\", \"dynamodb\", \"zookeeper\": did you mean \"sqlite\"?",
+             \"memcached\", \"redis\", \"http\", \"mysql\", \"postgres\", \"dynamodb\", \"zookeeper\", \"cassandra\": did you mean \"sqlite\"?",
         ),
         (
             "store = { kind = \"kv\" }",
@@ -449,7 +449,7 @@ fn invalid_store_is_refused() {
         (
             "store = { kind = \"synthetic\", queued_calls_max = 9 }",
             "a.toml:3:50: [[backend]] store.queued_calls_max is a key of kv, sqlite, compute, memcached, redis, http, mysql, \
-             postgres, dynamodb and zookeeper stores, not of synthetic: remove it",
+             postgres, dynamodb, zookeeper and cassandra stores, not of synthetic: remove it",
         ),
         (
             "store = { kind = \"compute\", n = 2000 }",

@@ -157,7 +157,7 @@ fn invalid_dynamodb_store_is_refused() {
         ),
         (
             "table = \"orders\", region = \"r\", user = \"u\"",
-            "a.toml:3:69: [[backend]] store.user is a key of memcached, redis, mysql, postgres and zookeeper stores, not of \
+            "a.toml:3:69: [[backend]] store.user is a key of memcached, redis, mysql, postgres, zookeeper and cassandra stores, not of \
              dynamodb: remove it",
         ),
     ] {
@@ -180,6 +180,24 @@ fn keys_of_a_zookeeper_store_are_resolved() {
     assert_eq!(store(keys), StoreOptions::Zookeeper(expected));
     let expected = ZookeeperOptions::new("h");
     assert_eq!(store("kind = \"zookeeper\", address = \"h\""), StoreOptions::Zookeeper(expected));
+}
+
+#[cfg(feature = "cassandra")]
+#[test]
+fn keys_of_a_cassandra_store_are_resolved() {
+    let expected = CassandraOptions {
+        user: Some("u".into()),
+        password: Some(Secret::Env("P".into())),
+        remote: RemoteOptions { connections_max: 2, ..RemoteOptions::default() },
+        ..CassandraOptions::new("h:1", "shop", "items")
+    };
+    let keys = "kind = \"cassandra\", address = \"h:1\", keyspace = \"shop\", table = \"items\", user = \"u\", \
+                password_env = \"P\", connections_max = 2";
+    assert_eq!(store(keys), StoreOptions::Cassandra(expected));
+    assert_refused(&[(
+        "[[backend]]\nname = \"a\"\nstore = { kind = \"cassandra\", address = \"h\", table = \"items\" }",
+        "a.toml:3:9: [[backend]] store has no keyspace; it must say where its table is: set keyspace = \"shop\"",
+    )]);
 }
 
 #[cfg(not(feature = "zookeeper"))]

@@ -126,6 +126,7 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
         "DeadlineClasses" => format!("{backend}[backend.deadlines]\n"),
         // Its connector is not part of this build.
         "Store" if kind == "zookeeper" && cfg!(not(feature = "zookeeper")) => return None,
+        "Store" if kind == "cassandra" && cfg!(not(feature = "cassandra")) => return None,
         "Store" => {
             let needs = match kind {
                 "kv" | "sqlite" => "path = 'a'\n",
@@ -134,6 +135,7 @@ fn context(table: &str, name: &str, kind: &str) -> Option<String> {
                 "mysql" | "postgres" => {
                     "address = 'a:1'\nuser = 'a'\npassword_file = 'a'\ndatabase = 'a'\nquery = 'SELECT a FROM a WHERE a = :key'\n"
                 }
+                "cassandra" => "address = 'a:1'\nkeyspace = 'a'\ntable = 'a'\n",
                 "dynamodb" => "table = 'abc'\nregion = 'eu-central-1'\n",
                 _ => "",
             };
