@@ -184,7 +184,7 @@ mod tests {
                  cache_bytes, n, bytes, latency, threads, queued_calls_max, address, user, password_file, password_env, write, delete, tls, \
                  connections_max, connect_timeout, answer_timeout, value_max, url, headers, key_prefix, db, ttl, write_ttl, \
                  database, value, ttl_column, tags_column, table, region, endpoint, key_attribute, value_attribute, consistent, \
-                 credentials, tickets: did you mean `cache_bytes`?",
+                 credentials, keyspace, root, tickets: did you mean `cache_bytes`?",
                 "a.toml:9:9: [control] delta: \"5\" is no duration; write whole microseconds as us, ms, s, m, h or d, such as \
                  \"5s\"",
                 "a.toml:10:15: [control] band: \"x\" is not accepted; write a number",

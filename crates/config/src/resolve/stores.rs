@@ -221,6 +221,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         "postgres",
         "dynamodb",
         "zookeeper",
+        "cassandra",
     ][..];
     let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
     let servers = &["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"][..];
