@@ -20,8 +20,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use sherwood_cache::Access;
 use sherwood_dispatch::{
-    AttemptId, CallOrigin, CopiesChoice, Dispatch, Figures, Holders, Layout, NewDelivery, OptionsError, ProbeOptions,
-    Reply, RetryOptions, Stats,
+    AttemptId, CallOrigin, CopiesChoice, Dispatch, Figures, Holders, Layout, NewDelivery, OptionsError,
+    ProbeOptions, Reply, RetryOptions, Stats,
 };
 use sherwood_model::{
     AttemptTimes, BackendPlan, Demand, DemandCounts, Instant, PartitionId, ReplicaId, SeededState,

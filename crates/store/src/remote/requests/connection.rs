@@ -11,12 +11,14 @@ use futures_util::future::join_all;
 use super::{IN_FLIGHT_MAX, Requests, ends};
 use crate::{
     Applied, Attempt, BoxFuture, Cause, ChangeConnection, CopyConnection, Item, ItemPage, KeyChange,
-    MARKER_KEY, StoreError,
+    StoreError, duplicate::marker_key,
 };
 
 /// A connection of its own to the server of a store.
 pub(super) struct Requested<R> {
     name: Arc<str>,
+    /// Key of the marker of the partition; empty for a copy.
+    marker_key: Bytes,
     /// None while a call is in flight, so that a call that is dropped ends the connection, and after
     /// the end.
     requests: Option<R>,
@@ -25,7 +27,12 @@ pub(super) struct Requested<R> {
 
 impl<R: Requests> Requested<R> {
     pub(super) fn new(name: &Arc<str>, requests: R, value_bytes_max: u64) -> Self {
-        Self { name: Arc::clone(name), requests: Some(requests), value_bytes_max }
+        Self { name: Arc::clone(name), marker_key: Bytes::new(), requests: Some(requests), value_bytes_max }
+    }
+
+    /// Has the connection read and write the marker of a partition.
+    pub(super) fn for_partition(self, partition: u32) -> Self {
+        Self { marker_key: marker_key(partition), ..self }
     }
 
     fn error(&self, attempt: Attempt, cause: Cause) -> StoreError {
@@ -78,7 +85,7 @@ impl<R: Requests> Requested<R> {
     }
 
     async fn apply_over(&self, requests: &R, marker: Bytes, changes: &[KeyChange]) -> Applied {
-        let marking = KeyChange { key: Bytes::from_static(MARKER_KEY.as_bytes()), value: Some(marker) };
+        let marking = KeyChange { key: self.marker_key.clone(), value: Some(marker) };
         match requests.make(marking).await {
             Ok(()) => {}
             Err(cause) if ends(&cause) => {
@@ -117,7 +124,7 @@ fn distinct(changes: &[KeyChange]) -> usize {
 impl<R: Requests> ChangeConnection for Requested<R> {
     fn marker(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, StoreError>> {
         Box::pin(async move {
-            let key = Bytes::from_static(MARKER_KEY.as_bytes());
+            let key = self.marker_key.clone();
             let values =
                 self.each(Attempt::Get { keys: 1 }, &[key], |requests, key| requests.get(key)).await?;
             Ok(values.into_iter().next().flatten())

@@ -194,8 +194,11 @@ impl<O: Opener> Store for RequestStore<O> {
 }
 
 impl<O: Opener> Duplicate for RequestStore<O> {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
-        Box::pin(async move { Ok(Box::new(self.requested().await?) as Box<dyn ChangeConnection>) })
+    fn connect(&self, partition: u32) -> BoxFuture<'_, Result<Box<dyn ChangeConnection>, StoreError>> {
+        Box::pin(async move {
+            let requested = self.requested().await?.for_partition(partition);
+            Ok(Box::new(requested) as Box<dyn ChangeConnection>)
+        })
     }
 
     fn connect_for_copy(&self) -> BoxFuture<'_, Result<Box<dyn CopyConnection>, StoreError>> {
