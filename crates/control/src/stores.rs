@@ -242,7 +242,8 @@ impl ManagedStore {
         let differs = (proposed != plan).then_some(kind(proposed));
         let is_new = is_change || (differs.is_some() && differs != self.proposed);
         self.proposed = differs;
-        is_new.then(|| StoreSaid { backend: self.backend, line: reason, plan: proposed, applied: is_change })
+        let said = StoreSaid { backend: self.backend, line: reason, plan: proposed, applied: is_change };
+        is_new.then_some(said)
     }
 
     fn go_back(&mut self, now: Instant, at: Instant) -> Option<StoreSaid> {

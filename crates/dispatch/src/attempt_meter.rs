@@ -85,7 +85,7 @@ mod tests {
         let times = meter.take(ms(15), ms(20));
         assert_eq!((times.accesses, times.within, times.level()), (3, 2, Some(2.0 / 3.0)));
         let taken = |sketch: &sherwood_model::LatencySketch| {
-            let middle = |start, end| ((start + end) / 2).as_micros().div_ceil(1_000);
+            let middle = |start: Duration, end: Duration| ((start + end).as_micros() + 1_000) / 2_000;
             sketch.buckets().map(|(start, end, count)| (middle(start, end), count)).collect::<Vec<_>>()
         };
         assert_eq!(taken(&times.answered), [(10, 1), (20, 1)]);

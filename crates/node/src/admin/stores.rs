@@ -83,7 +83,7 @@ pub(super) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<Store
 /// Returns the view of a store; none for a backend that is not replicated.
 fn view(core: &Core, control: &Control, name: &str) -> Option<StoreView> {
     let backend = core.backend(core.names.backend_id(name)?)?;
-    let plan = control.store_plans().into_iter().find(|(of, _)| of == name).map(|(_, plan)| plan);
+    let plan = control.store_plans().into_iter().find(|(of, _)| *of == name).map(|(_, plan)| plan);
     Some(store(name, &backend.logs()?, &backend.layout()?, plan.unwrap_or_default()))
 }
 

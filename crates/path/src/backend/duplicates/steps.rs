@@ -127,7 +127,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     }
 
     /// Carries out what follows from an input of a log.
-    fn carry_out_log(&mut self, now: Instant, cache: &impl AnswerCache<V>, partition: usize) {
+    pub(super) fn carry_out_log(&mut self, now: Instant, cache: &impl AnswerCache<V>, partition: usize) {
         self.check_due_next();
         while let Some(duplicates) = &mut self.duplicates {
             duplicates.follow_target(now, partition);
