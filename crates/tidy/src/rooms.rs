@@ -13,6 +13,7 @@ use serde_json::Value;
 pub const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
     "bytes",
+    "crc32fast",
     "hashbrown",
     "histogram",
     "itoa",

@@ -45,8 +45,8 @@ impl LogFiles {
     }
 
     /// Adds a file that was found at the start, in the order of the numbers, and passes its records
-    /// to `take`, which returns false if they cannot follow those before. Returns the length to which the file has to be cut, since what follows was not
-    /// completely written.
+    /// to `take`, which returns false if they cannot follow those before. Returns the length to
+    /// which the file has to be cut, since what follows was not completely written.
     ///
     /// # Errors
     /// The offset of a frame that is damaged or cannot follow those before it. Only the last file

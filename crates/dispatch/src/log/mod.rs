@@ -433,6 +433,14 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.actions.pop_front()
     }
 
+    /// Returns the keys of the actions [`LogAction::Settle`] that were not polled yet.
+    pub fn settling(&self) -> impl Iterator<Item = &K> {
+        self.actions.iter().filter_map(|action| match action {
+            LogAction::Settle(entry, _) => Some(&entry.key),
+            _ => None,
+        })
+    }
+
     /// Returns the number of the last entry of a key that is not settled. A read of the key returns
     /// the value of that entry or of one before; one that must not is sent to a duplicate that has
     /// applied it.

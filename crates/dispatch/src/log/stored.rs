@@ -37,7 +37,7 @@ struct Epoch {
     contested: u64,
 }
 
-/// What a log has on disk when a process starts.
+/// The contents of a log on disk when a process starts.
 #[derive(Clone, Debug)]
 pub struct Recovered<K, E> {
     entries: Entries<K, E>,
@@ -134,7 +134,7 @@ struct Voided {
 /// The state of a log that is kept on disk.
 #[derive(Clone, Debug)]
 pub(super) struct Disk<K, E> {
-    /// What was found at the start, until the log is open.
+    /// The contents that were found at the start, until the log is open.
     recovered: Option<Recovered<K, E>>,
     /// The entries up to this one were found at the start.
     recovered_until: u64,

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use sherwood_config::Duplicates;
 use sherwood_dispatch::{FrameWrite, LogEntry, LogFiles, LogRecord, Recovered, StoreEnd};
-use sherwood_path::{Change, Logged};
+use sherwood_path::{Backend as Machine, Change, Logged};
 use sherwood_store::Found;
 use thiserror::Error;
 
 use crate::backend::BackendDriver;
+use crate::backend::waiter::Waiter;
 
 /// Length at which a file is followed by another one, if that is less than an eighth of the log.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -70,8 +71,16 @@ pub enum LogDiskError {
 
 /// The logs of a backend on disk, and what they had at the start.
 pub(crate) struct OpenedLogs {
-    pub(super) disk: LogDisk,
-    pub(super) recovered: Vec<Recovered<Bytes, Logged<Found>>>,
+    disk: LogDisk,
+    recovered: Vec<Recovered<Bytes, Logged<Found>>>,
+}
+
+impl OpenedLogs {
+    /// Has a new machine go on from the logs.
+    pub(super) fn enter(self, machine: &mut Machine<Bytes, Found, Waiter>) -> LogDisk {
+        machine.keep_logs_on_disk(self.recovered);
+        self.disk
+    }
 }
 
 /// The logs of a backend on disk. No other process uses the directory meanwhile.

@@ -221,15 +221,11 @@ impl BackendDriver {
             Some(_) => Options { balance: BalanceChoice::Random, admit: AdmitChoice::Open, ..*options },
         };
         let machine_options = parts.machine_options(local);
-        let (timeout, admit) = (options.timeout, options.admit);
+        let (timeout, admit, turn_timeout) = (options.timeout, options.admit, machine_options.turn_timeout());
         let calls_at_once_max = u64::from(options.in_flight_calls_max) * replicas.len() as u64;
-        let turn_timeout = machine_options.turn_timeout();
         let partitions = parts.duplicates.as_ref().map(|of| usize::from(of.partitions));
         let mut machine = Machine::new(machine_options, clock.now(), SeededState::new(entropy.draw()))?;
-        let log_disk = parts.logs.map(|OpenedLogs { disk, recovered }| {
-            machine.keep_logs_on_disk(recovered);
-            disk
-        });
+        let log_disk = parts.logs.map(|logs| logs.enter(&mut machine));
         let backend = Arc::new(Self {
             name: parts.name,
             timeout,

@@ -752,11 +752,7 @@ fn backends(
             duplicates: backend.duplicates.clone(),
             logs: LogDisk::open(backend.duplicates.as_ref())?,
             units: setup.tenancy.as_ref().map(|tenancy| tenancy.units(id)).unwrap_or_default(),
-            written_resource: setup
-                .tenancy
-                .as_ref()
-                .and_then(|tenancy| tenancy.resource(ResourceKind::Writes(id)))
-                .map(|resource| resource.name.as_str().into()),
+            written_resource: written_resource(setup, id),
             partitions: own.map(|(index, _)| PartitionId::from_index(index)).collect(),
             network: engine.network.clone(),
             replicas: backend.stores.clone(),
@@ -781,6 +777,12 @@ fn backends(
         .map_err(|error| StartError::Dispatch { backend: backend.name.clone(), error })
     };
     setup.backends.iter().enumerate().map(start).collect()
+}
+
+/// Returns the name of the resource that limits tenants' writes to a backend, if there is one.
+fn written_resource(setup: &Setup, backend: BackendId) -> Option<Arc<str>> {
+    let resource = setup.tenancy.as_ref()?.resource(ResourceKind::Writes(backend))?;
+    Some(resource.name.as_str().into())
 }
 
 fn schedulers(setups: &[SchedulerSetup], engine: &Engine) -> Result<Arc<[Arc<Scheduler>]>, StartError> {

@@ -129,9 +129,16 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     /// Carries out what follows from an input of a log.
     pub(super) fn carry_out_log(&mut self, now: Instant, cache: &impl AnswerCache<V>, partition: usize) {
         self.check_due_next();
-        while let Some(duplicates) = &mut self.duplicates {
+        if let Some(duplicates) = &mut self.duplicates {
             duplicates.follow_target(now, partition);
-            let Some(action) = duplicates.logs[partition].poll_action() else { break };
+        }
+        // A duplicate that is read no longer releases answers from before the change, which the
+        // cache must not keep now that the key is settled.
+        let settling = self.duplicates.iter().flat_map(|duplicates| duplicates.logs[partition].settling());
+        settling.cloned().collect::<Vec<K>>().iter().for_each(|key| self.fence_fetches(key));
+        while let Some(duplicates) = &mut self.duplicates
+            && let Some(action) = duplicates.logs[partition].poll_action()
+        {
             let replica = |duplicate: usize| duplicates.places[partition].replicas[duplicate];
             match action {
                 LogAction::Apply { duplicate, marker, entries } => {
