@@ -13,11 +13,12 @@
 //! [`StoreKind::Synthetic`] does no work: it answers after a fixed time, for measurements.
 //!
 //! The others are connectors to servers elsewhere: [`StoreKind::Memcached`], [`StoreKind::Redis`],
-//! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`], [`StoreKind::DynamoDb`] and, with
-//! the features of their names, [`StoreKind::Zookeeper`] and [`StoreKind::Cassandra`].
+//! [`StoreKind::Http`], [`StoreKind::MySql`], [`StoreKind::Postgres`], [`StoreKind::DynamoDb`] and,
+//! with the features of their names, [`StoreKind::Zookeeper`] and [`StoreKind::Cassandra`].
 //!
 //! Redis, memcached, ZooKeeper and Cassandra can be duplicates of a replicated logical store:
-//! [`Duplicate`] has a server make changes in their order, and [`copy`] copies its contents to another one.
+//! [`Duplicate`] has a server make changes in their order, and [`copy`] copies its contents to
+//! another one.
 //!
 //! The embedded engines block, so they never run on the async runtime: each store has a few threads
 //! of its own and a bounded queue before them.

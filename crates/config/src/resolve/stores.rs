@@ -37,6 +37,26 @@ const KINDS: &[&str] = &[
     "cassandra",
 ];
 
+/// Kinds of stores that bound the calls in flight or queued.
+const QUEUES: &[&str] = &[
+    "kv",
+    "sqlite",
+    "compute",
+    "memcached",
+    "redis",
+    "http",
+    "mysql",
+    "postgres",
+    "dynamodb",
+    "zookeeper",
+    "cassandra",
+];
+
+/// Kinds of stores that are servers, and those of them with several connections.
+const REMOTE: &[&str] =
+    &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"];
+const POOLED: &[&str] = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "cassandra"];
+
 /// Server names and the kind whose protocol they speak.
 const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
 
@@ -210,24 +230,8 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
     let (disk, joins, computes) =
         (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
     let (made, redis, http) = (&["compute", "synthetic"][..], &["redis"][..], &["http"][..]);
-    let queues = &[
-        "kv",
-        "sqlite",
-        "compute",
-        "memcached",
-        "redis",
-        "http",
-        "mysql",
-        "postgres",
-        "dynamodb",
-        "zookeeper",
-        "cassandra",
-    ][..];
     let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
     let servers = &["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"][..];
-    let pooled = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "cassandra"][..];
-    let remote =
-        &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"][..];
     let (dynamodb, valued) = (&["dynamodb"][..], &["mysql", "postgres", "dynamodb"][..]);
     let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
     vec![
@@ -237,7 +241,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         ("n", n.as_ref().map(bytes), computes),
         ("bytes", size.as_ref().map(bytes), made),
         ("latency", latency.as_ref().map(bytes), &["synthetic"][..]),
-        ("queued_calls_max", queued_calls_max.as_ref().map(bytes), queues),
+        ("queued_calls_max", queued_calls_max.as_ref().map(bytes), QUEUES),
         ("threads", threads.as_ref().map(bytes), embedded),
         ("address", address.as_ref().map(bytes), servers),
         ("user", user.as_ref().map(bytes), servers),
@@ -245,11 +249,11 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         ("password_env", password_env.as_ref().map(bytes), servers),
         ("write", write.as_ref().map(bytes), written),
         ("delete", delete.as_ref().map(bytes), written),
-        ("tls", tls.as_ref().map(bytes), remote),
-        ("connections_max", connections_max.as_ref().map(bytes), pooled),
-        ("connect_timeout", connect_timeout.as_ref().map(bytes), remote),
-        ("answer_timeout", answer_timeout.as_ref().map(bytes), remote),
-        ("value_max", value_max.as_ref().map(bytes), remote),
+        ("tls", tls.as_ref().map(bytes), REMOTE),
+        ("connections_max", connections_max.as_ref().map(bytes), POOLED),
+        ("connect_timeout", connect_timeout.as_ref().map(bytes), REMOTE),
+        ("answer_timeout", answer_timeout.as_ref().map(bytes), REMOTE),
+        ("value_max", value_max.as_ref().map(bytes), REMOTE),
         ("url", url.as_ref().map(bytes), http),
         ("headers", headers.as_ref().map(bytes), http),
         ("key_prefix", key_prefix.as_ref().map(bytes), caches),

@@ -2,9 +2,10 @@
 //!
 //! Servers are Debian's packages (`memcached`, `redis-server`, `mariadb-server`, `postgresql`,
 //! `pgbouncer`, `nginx-light`), each started on a free loopback port with a temporary folder, and
-//! stopped by the test that started it; npm's `dynalite` stands in for DynamoDB. Servers in
-//! Java (`zookeeper`, Cassandra) are started where the feature of their connector is on: `make test-stores`. A proxy in front
-//! of them adds TLS, with certificates made by the test; another one ends connections of databases.
+//! stopped by the test that started it; npm's `dynalite` stands in for DynamoDB. Servers in Java
+//! (`zookeeper`, Cassandra) are started where the feature of their connector is on: `make
+//! test-stores`. A proxy in front of them adds TLS, with certificates made by the test; another one
+//! ends connections of databases.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

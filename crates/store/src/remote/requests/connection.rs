@@ -19,8 +19,8 @@ pub(super) struct Requested<R> {
     name: Arc<str>,
     /// Key of the marker of the partition; empty for a copy.
     marker_key: Bytes,
-    /// None while a call is in flight, so that a call that is dropped ends the connection, and after
-    /// the end.
+    /// None after the end, and while a call is in flight, so that a call that is dropped ends the
+    /// connection.
     requests: Option<R>,
     value_bytes_max: u64,
 }

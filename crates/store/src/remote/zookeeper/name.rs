@@ -1,8 +1,8 @@
 //! Names of nodes for keys; pure.
 //!
-//! A name is the key with all bytes percent-encoded but letters, digits, `-`, `_`, `~`, `:` and `.`;
-//! names that ZooKeeper does not allow, `.` and `..`, are encoded completely, and the empty key is
-//! `%`.
+//! A name is the key with all bytes percent-encoded but letters, digits, `-`, `_`, `~`, `:` and
+//! `.`; names that ZooKeeper does not allow, `.` and `..`, are encoded completely, and the empty
+//! key is `%`.
 
 use std::fmt::Write;
 
