@@ -462,9 +462,9 @@ impl<K: Clone + Eq + Hash, V, W> Dispatch<K, V, W> {
         self.meter.as_mut().map(|meter| meter.window(now, since, tokens))
     }
 
-    /// Returns the accesses since the call before, and their attempts, and counts the next ones with
-    /// this bound, within which an access is to be answered, and the time from which on an attempt
-    /// is slow. The first call begins the measurement.
+    /// Returns the accesses since the call before, with their attempts, and counts the next ones
+    /// with this bound, within which an access is to be answered, and the time from which on an
+    /// attempt is slow. The first call begins the measurement.
     pub fn take_attempts(&mut self, bound: Duration, slow_from: Duration) -> AttemptTimes {
         let replicas = self.replicas.len();
         let meter = self.attempt_meter.get_or_insert_with(|| Box::new(AttemptMeter::new(replicas)));

@@ -102,13 +102,12 @@ pub(crate) fn setup(model: &Model, backends: &Backends, policy: &str, times: &Ti
         initial_bytes: None,
         pin: Pin::default(),
     };
-    let count = model.backends().len();
     Setup {
         cache: cache(profile.cache_bytes_per_server),
         tenants: vec!["default".to_owned()],
         tenancy: None,
         backends: backends.stores.iter().zip(model.backends()).map(backend).collect(),
-        partitions: (0..count).map(partition).collect(),
+        partitions: (0..model.backends().len()).map(partition).collect(),
         slo: times.slo(&model.slo()),
         slos: Vec::new(),
         deadlines: Vec::new(),

@@ -17,7 +17,7 @@ const SLO: Slo = Slo {
     window: Duration::from_secs(10),
     observe: Duration::from_secs(5),
 };
-/// One of two duplicates asked.
+/// A store of two duplicates, of which one is asked.
 const ONE: StoreLayout = StoreLayout { partitions: 1, duplicates: 2, asked: 1, hedge: None };
 
 const MANAGED: ManagerOptions = ManagerOptions {

@@ -138,8 +138,8 @@ fn start(text: &str) -> Node {
     Node::start(Setup::from_config(&config).expect("nothing to open")).unwrap()
 }
 
-/// Families that need a store of AWS, certificates, calls that wait, accesses of a managed store, or
-/// tenants that ask for more than they have.
+/// Families that need a store of AWS, certificates, calls that wait, accesses of a managed store,
+/// or tenants that ask for more than they have.
 const RARE: [(&str, &str, &[&str], &str); 7] = [
     (
         "certificate_expiry_timestamp_seconds",
