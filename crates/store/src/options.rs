@@ -171,11 +171,8 @@ impl StoreOptions {
 
     /// Checks that this program contains the connector.
     pub(crate) fn check_built(&self) -> Result<(), OpenCause> {
-        let is_built = match self {
-            Self::Zookeeper(_) => cfg!(feature = "zookeeper"),
-            Self::Cassandra(_) => cfg!(feature = "cassandra"),
-            _ => true,
-        };
+        let is_built = self.kind() != StoreKind::Zookeeper || cfg!(feature = "zookeeper");
+        let is_built = is_built && (self.kind() != StoreKind::Cassandra || cfg!(feature = "cassandra"));
         if is_built {
             return Ok(());
         }

@@ -14,7 +14,7 @@ mod search;
 use std::time::Duration;
 
 use serde::Serialize;
-use sherwood_model::{SplitMix64, StoreLayout};
+use sherwood_model::StoreLayout;
 
 pub use cdf::{CdfError, ServiceTimes};
 pub use correlation::{CORRELATION_MAX, Correlation};
