@@ -110,12 +110,12 @@ fn of_spare(scenario: &spare::Scenario) -> ScenarioLine {
     }
 }
 
-fn of_zoolander() -> ScenarioLine {
+fn of_zoolander(scenario: zoolander::Scenario) -> ScenarioLine {
     ScenarioLine {
-        name: zoolander::SCENARIO.to_owned(),
-        paper: Some("Zoolander's day and night; policies and settings of its own".to_owned()),
+        name: scenario.name().to_owned(),
+        paper: Some(scenario.about().to_owned()),
         warmup_min: 0.0,
-        measure_min: minutes(zoolander::Setup::new("idle", 1).duration()),
+        measure_min: minutes(zoolander::Setup::new(scenario, "idle", 1).duration()),
     }
 }
 
@@ -161,7 +161,8 @@ impl List {
         });
         let deadlines = microfuge::policies().iter().map(|policy| (policy.name, policy.about));
         let copies = spare::policies().iter().map(|policy| (policy.name, policy.about));
-        let nodes = zoolander::policies().iter().map(|policy| (policy.name, policy.about));
+        let diurnal = zoolander::Scenario::Diurnal;
+        let nodes = diurnal.policies().iter().map(|policy| (policy.name, policy.about));
         let between = tenants::policies().iter().map(|policy| (policy.name, policy.about));
         Self {
             scenarios: model
@@ -170,7 +171,7 @@ impl List {
                 .map(scenario)
                 .chain([microfuge_line])
                 .chain(spare::SCENARIOS.iter().map(of_spare))
-                .chain([of_zoolander()])
+                .chain([of_zoolander(diurnal)])
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),
@@ -178,7 +179,7 @@ impl List {
             settings: Knobs::settings().into_iter().map(SettingLine::of).collect(),
             microfuge: OwnLists::of(deadlines, microfuge::Setup::settings()),
             spare: OwnLists::of(copies, spare::Setup::settings()),
-            zoolander: OwnLists::of(nodes, zoolander::Setup::settings()),
+            zoolander: OwnLists::of(nodes, diurnal.settings()),
             tenants: OwnLists::of(between, tenants::Setup::settings()),
         }
     }

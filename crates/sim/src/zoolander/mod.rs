@@ -1,11 +1,16 @@
-//! Simulation of Zoolander's diurnal experiment: a replicated store whose load falls at night, so
-//! that nodes are left over, which may be idle, switched off, or used as duplicates.
+//! Simulation of Zoolander's experiments with a replicated store: [`Scenario::Diurnal`], in which
+//! the load falls at night, so that nodes are left over, which may be idle, switched off, or used
+//! as duplicates; and [`Scenario::Model`], which compares measured service levels with predicted
+//! ones.
 //!
-//! Requests make twenty accesses, each after the one before, and violate the SLO if they take more
-//! than 150 ms. Most accesses take some milliseconds; a few stall. A stall delays the accesses
-//! behind it as well, since nodes serve one access at a time, first come, first served. A
-//! [`Policy`] chooses the layout of the store, partitions and their duplicates, and how many
-//! duplicates an access asks.
+//! By day and at night requests make twenty accesses, each after the one before, and violate the
+//! SLO if they take more than 150 ms. Most accesses take some milliseconds; a few stall. A stall
+//! delays the accesses behind it as well, since nodes serve one access at a time, first come, first
+//! served. A [`Policy`] chooses the layout of the store, partitions and their duplicates, and how
+//! many duplicates an access asks.
+//!
+//! In [`Scenario::Model`] the load is constant and requests make one access. Day and night are a
+//! warm-up and the measurement.
 //!
 //! The decisions are a node's: the store is a [`sherwood_path::Backend`], which sends accesses to
 //! the duplicates of their keys and makes the copies, and the
@@ -20,9 +25,9 @@
 //! time nor load. The manager knows the distribution of service times and the rates.
 //!
 //! ```
-//! use sherwood_sim::zoolander::{Setup, World};
+//! use sherwood_sim::zoolander::{Scenario, Setup, World};
 //!
-//! let mut setup = Setup::new("zoolander", 1);
+//! let mut setup = Setup::new(Scenario::Diurnal, "zoolander", 1);
 //! setup.set("seconds", "1+1")?;
 //! let mut world = World::new(&setup)?;
 //! world.advance(world.end())?;
@@ -36,26 +41,20 @@
 //! Low-Latency SLOs*, ICAC 2013.
 
 mod key;
+mod pairs;
 mod policy;
 mod results;
+mod scenario;
 mod services;
 mod settings;
 mod setup;
 mod world;
 
-pub use policy::{Policy, policies};
+pub use policy::Policy;
 pub use results::{ByPhase, Results, Sample};
+pub use scenario::{SCENARIOS, Scenario};
 pub use setup::{Knobs, Setup, SetupError};
-pub use world::{World, Zoolander};
-
-/// The scenario's name.
-pub const SCENARIO: &str = "zoolander-diurnal";
+pub use world::{Level, ModelResults, World, Zoolander};
 
 /// Number of nodes.
 const NODES: u16 = 144;
-/// Number of accesses of a request.
-const ACCESSES: u8 = 20;
-/// Time within which a request is to end, in milliseconds.
-const BOUND_MS: u16 = 150;
-/// Accesses an hour by day and at night.
-const RATES_PER_HOUR: [f64; 2] = [40e6, 20e6];

@@ -7,7 +7,6 @@ use sherwood_model::{Instant, LatencySketch};
 use sherwood_policy::slo::StorePlan;
 
 use super::setup::Setup;
-use super::{BOUND_MS, SCENARIO};
 use crate::record::ms;
 
 /// Figures of a run; the fields of `sherwood sim run --json`. A request counts where it began.
@@ -74,8 +73,13 @@ struct Counts {
     violated: u64,
     accesses: u64,
     calls: u64,
+    /// Number of requests that ended within each of [`BOUNDS_MS`].
+    within: [u64; BOUNDS_MS.len()],
     sketch: LatencySketch,
 }
+
+/// Bounds in milliseconds for which the share of requests within them is known.
+pub(super) const BOUNDS_MS: [u64; 8] = [3, 5, 8, 15, 30, 60, 150, 300];
 
 /// Requests that have ended, and those of them that took longer than the bound.
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,10 +111,13 @@ impl Recorder {
         self.phases[phase].calls += 1;
     }
 
-    /// Counts a request of a phase that has ended after `latency`.
-    pub(super) fn ended(&mut self, phase: usize, latency: Duration, is_error: bool) {
-        let is_violated = is_error || latency > Duration::from_millis(BOUND_MS.into());
+    /// Counts a request of a phase that has ended after `latency`, and should have within `bound`.
+    pub(super) fn ended(&mut self, phase: usize, latency: Duration, bound: Duration, is_error: bool) {
+        let is_violated = is_error || latency > bound;
         let counts = &mut self.phases[phase];
+        for (within, bound_ms) in counts.within.iter_mut().zip(BOUNDS_MS) {
+            *within += u64::from(!is_error && latency <= Duration::from_millis(bound_ms));
+        }
         counts.requests += 1;
         counts.violated += u64::from(is_violated);
         counts.sketch.record(latency);
@@ -142,6 +149,18 @@ impl Recorder {
         recent
     }
 
+    /// The accesses of a phase, which are requests of their own, the share of them that ended
+    /// within each of [`BOUNDS_MS`], and calls beyond one for each.
+    pub(super) fn levels(&self, phase: usize) -> (u64, [f64; BOUNDS_MS.len()], f64) {
+        let Counts { accesses, calls, within, .. } = &self.phases[phase];
+        let extra = ratio(calls.saturating_sub(*accesses), *accesses);
+        (*accesses, within.map(|within| ratio(within, *accesses)), extra)
+    }
+
+    pub(super) fn errors(&self) -> u64 {
+        self.errors
+    }
+
     pub(super) fn samples(&self) -> &[Sample] {
         &self.samples
     }
@@ -157,7 +176,7 @@ impl Recorder {
         whole.sketch.merge(&night.sketch);
         let figure = |of: fn(&Counts) -> f64| ByPhase { day: of(day), night: of(night), whole: of(&whole) };
         Results {
-            scenario: SCENARIO.to_owned(),
+            scenario: setup.scenario.name().to_owned(),
             policy: setup.policy.clone(),
             seed: setup.seed,
             requests: whole.requests,

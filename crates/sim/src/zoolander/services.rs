@@ -100,11 +100,11 @@ impl Services {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Setup;
+    use super::super::{Scenario, Setup};
     use super::*;
 
     fn services(change: impl FnOnce(&mut Knobs)) -> Services {
-        let mut knobs = Setup::new("idle", 1).knobs;
+        let mut knobs = Setup::new(Scenario::Diurnal, "idle", 1).knobs;
         change(&mut knobs);
         Services::new(&knobs, 7)
     }

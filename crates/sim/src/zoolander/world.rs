@@ -3,17 +3,20 @@
 
 mod build;
 mod layout;
+mod model;
 
 use std::time::Duration;
 
 use sherwood_model::{BackendId, Demand, FinishedRequest, Instant, PartitionId, ReplicaId, RequestId};
 use sherwood_path::{FetchKey, Query, Staleness};
-use sherwood_policy::slo::ServiceTimes;
+use sherwood_policy::slo::{Objective, ServiceTimes};
 use sherwood_policy::stores::Manager;
 use sherwood_workload::{Arrivals, Rng};
 
-use super::ACCESSES;
+pub use model::{Level, ModelResults};
+
 use super::key::Key;
+use super::pairs::Pairs;
 use super::policy::{Policy, Use};
 use super::results::{Recorder, Results, Sample};
 use super::services::Services;
@@ -34,6 +37,8 @@ pub struct Zoolander {
     setup: Setup,
     policy: Policy,
     services: Services,
+    /// The accesses of requests by day and at night, and their bound.
+    objectives: [Objective; 2],
     /// Arrivals of requests by day and at night.
     arrivals: [Arrivals; 2],
     arrival_draws: Rng,
@@ -41,6 +46,8 @@ pub struct Zoolander {
     requests: u64,
     /// The phase: 0 by day, 1 at night.
     phase: usize,
+    /// The time after which nothing is recorded as of the night.
+    recorded_until: Instant,
     /// The use of the nodes, and the time from which it is in force.
     in_use: (Use, Instant),
     /// The manager, with the service times that it knows; none if the policy has none.
@@ -48,6 +55,8 @@ pub struct Zoolander {
     /// Sentences of the manager.
     decisions: Vec<String>,
     recorder: Recorder,
+    /// Service times of accesses at two duplicates; none where nothing is compared with a model.
+    pairs: Option<Pairs>,
 }
 
 /// Events of users and of the day.
@@ -66,13 +75,15 @@ pub(crate) enum Event {
 pub(crate) struct Sender {
     request: u64,
     /// Number of accesses that have ended.
-    ended: u8,
+    ended: u32,
     began: Instant,
     /// The phase in which it began.
     phase: usize,
     is_failed: bool,
 }
 
+/// The phase after the warm-up, in which levels are measured.
+const MEASURED: usize = 1;
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 /// Timeout of accesses, far beyond their latencies.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -99,9 +110,14 @@ impl Family for Zoolander {
         }
     }
 
-    fn ask(&mut self, _: Instant, sender: &mut Sender) -> Ask<Key> {
-        self.recorder.access(self.phase);
-        let access = sender.request * u64::from(ACCESSES) + u64::from(sender.ended);
+    fn ask(&mut self, now: Instant, sender: &mut Sender) -> Ask<Key> {
+        let phase = self.recorded(now);
+        self.recorder.access(phase);
+        let accesses = u64::from(self.objectives[self.phase].accesses);
+        let access = sender.request * accesses + u64::from(sender.ended);
+        if let Some(pairs) = self.pairs.as_mut().filter(|_| phase == MEASURED) {
+            pairs.record([0, 1].map(|duplicate| self.services.time(access, duplicate)));
+        }
         let query = Query {
             backend: STORE,
             partition: PARTITION,
@@ -119,16 +135,18 @@ impl Family for Zoolander {
         let is_failed = answers.filter(|(.., answer)| answer.error.is_some()).count() > 0;
         let Sender { ended, is_failed: was_failed, .. } = live.client;
         let sender = Sender { ended: ended + 1, is_failed: was_failed || is_failed, ..live.client };
-        if sender.ended < ACCESSES {
+        let Objective { accesses, bound_ms, .. } = world.family.objectives[sender.phase];
+        if sender.ended < accesses {
             return world.begin_access(sender);
         }
         let latency = world.now - sender.began;
-        world.family.recorder.ended(sender.phase, latency, sender.is_failed);
+        let bound = Duration::from_secs_f64(bound_ms / 1e3);
+        world.family.recorder.ended(sender.phase, latency, bound, sender.is_failed);
     }
 
     fn calling(world: &mut World, _: u16, _: BackendId, _: ReplicaId, _: u32) {
-        let Zoolander { recorder, phase, .. } = &mut world.family;
-        recorder.call(*phase);
+        let phase = world.family.recorded(world.now);
+        world.family.recorder.call(phase);
     }
 
     fn service_time(&mut self, _: Instant, _: BackendId, job: &Job<Key>) -> Duration {
@@ -141,6 +159,13 @@ impl Family for Zoolander {
 
     fn read(&mut self, _: BackendId, _: ReplicaId, _: Instant, _: &FetchKey<Key>) -> u32 {
         BYTES
+    }
+}
+
+impl Zoolander {
+    /// The phase as of which something is recorded that happens now.
+    fn recorded(&self, now: Instant) -> usize {
+        if now < self.recorded_until { self.phase } else { 0 }
     }
 }
 
@@ -170,10 +195,10 @@ impl World {
 
     /// Begins the next request.
     fn send_request(&mut self) {
-        let Zoolander { requests, phase, .. } = &mut self.family;
-        let sender =
-            Sender { request: *requests, ended: 0, began: self.now, phase: *phase, is_failed: false };
-        *requests += 1;
+        let phase = self.family.recorded(self.now);
+        let request = self.family.requests;
+        let sender = Sender { request, ended: 0, began: self.now, phase, is_failed: false };
+        self.family.requests += 1;
         self.begin_access(sender);
         self.schedule_request();
     }

@@ -2,12 +2,15 @@
 
 use std::fmt::Write;
 
-use sherwood_sim::zoolander::{self, Results, SCENARIO, Sample, Setup, World};
+use sherwood_sim::zoolander::{Results, Sample, Scenario, Setup, World};
 
 use crate::exit::Failure;
 use crate::sim::comparison;
 use crate::sim::flags::{Flags, apply};
 use crate::sim::study::{Outcome, Run, Study};
+
+/// The scenario's name.
+const SCENARIO: &str = Scenario::Diurnal.name();
 
 /// Returns true if this is the scenario of Zoolander.
 ///
@@ -25,7 +28,7 @@ pub(in crate::sim) fn is_asked_for(scenarios: &[String]) -> Result<bool, Failure
 
 /// Returns the names of all policies.
 pub(in crate::sim) fn policies() -> impl Iterator<Item = &'static str> {
-    zoolander::policies().iter().map(|policy| policy.name)
+    Scenario::Diurnal.policies().iter().map(|policy| policy.name)
 }
 
 /// The scenario: a replicated store by day and at night.
@@ -52,7 +55,7 @@ impl Study for Diurnal {
         flags.check_single_size(&format!(
             "{SCENARIO} has a single size; change its length with --set seconds=DAY+NIGHT"
         ))?;
-        let mut setup = Setup::new(policy, seed);
+        let mut setup = Setup::new(Scenario::Diurnal, policy, seed);
         apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)
     }

@@ -3,7 +3,6 @@
 use sherwood_policy::stores::StoreDecision;
 
 use super::{NODE, STORE, World, Zoolander};
-use crate::zoolander::RATES_PER_HOUR;
 use crate::zoolander::policy::Use;
 
 impl World {
@@ -13,10 +12,10 @@ impl World {
         self.sample();
         self.family.phase = phase;
         let second = self.now.as_nanos() / 1_000_000_000;
-        let Zoolander { policy, manager, decisions, .. } = &mut self.family;
+        let Zoolander { policy, manager, decisions, objectives, .. } = &mut self.family;
         let used = match (manager, policy.uses) {
             (Some((manager, times)), _) => {
-                let [rate, next] = [phase, 1 - phase].map(|phase| RATES_PER_HOUR[phase] / 3_600.0);
+                let [rate, next] = [phase, 1 - phase].map(|phase| objectives[phase].rate_per_s);
                 let StoreDecision { plan, reason, .. } = manager.decide(times, rate, Some(next));
                 decisions.push(format!("{second} s: {reason}"));
                 Use::planned(&plan)

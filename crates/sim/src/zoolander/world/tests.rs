@@ -1,14 +1,15 @@
-use super::super::{NODES, policies};
+use super::super::{NODES, Scenario};
 use super::*;
 
 /// Returns the results of a run of three seconds by day and six at night.
 fn results(policy: &str, seed: u64, settings: &[(&str, &str)]) -> Results {
-    let mut setup = Setup::new(policy, seed);
+    let mut setup = Setup::new(Scenario::Diurnal, policy, seed);
     for (key, value) in [("seconds", "3+6")].iter().chain(settings) {
         setup.set(key, value).expect("a setting");
     }
     let mut world = World::new(&setup).expect("a setup");
     world.advance(world.end()).expect("counters balance");
+    assert_eq!(world.model_results(), None);
     world.results()
 }
 
@@ -66,7 +67,7 @@ fn equal_seeds_give_equal_results_and_equal_requests_under_all_policies() {
     assert_eq!(results("hedge", 1, &settings), results("hedge", 1, &settings));
     assert_ne!(results("hedge", 1, &settings), results("hedge", 2, &settings));
     let requests = |policy: &Policy| results(policy.name, 1, &[("seconds", "1+1"), ("stall", "0")]).requests;
-    let counts: Vec<u64> = policies().iter().map(requests).collect();
+    let counts: Vec<u64> = Scenario::Diurnal.policies().iter().map(requests).collect();
     let [least, most] = [counts.iter().min(), counts.iter().max()].map(|count| *count.expect("policies"));
     // Of the same requests, a few more have ended by the end of the run.
     assert!(least > 700 && most - least < 30, "{counts:?}");
