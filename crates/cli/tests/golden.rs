@@ -118,6 +118,17 @@ fn results_of_scenario_zoolander_are_unchanged() {
 }
 
 #[test]
+fn results_of_scenario_zoolander_model_are_unchanged() {
+    let policies = names(&json(&["list"])["zoolander_model"]["policies"]);
+    let further: [(&str, &[&str]); 3] = [
+        ("mix", &["--set=correlation=0.5", "--set=stall=0.002", "--seed=2"]),
+        ("replicate", &["--set=load=0.3", "--set=sigma=1"]),
+        ("hedge", &["--set=balance=power-of-two"]),
+    ];
+    check("zoolander-model", &policies, &["--set=seconds=1+1"], &further);
+}
+
+#[test]
 fn results_of_tenant_scenarios_are_unchanged() {
     let list = json(&["list"]);
     let policies = names(&list["tenants"]["policies"]);

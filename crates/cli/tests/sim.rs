@@ -212,7 +212,7 @@ fn sim_list_has_scenarios_policies_and_settings() {
     let output = sherwood().args(["sim", "list", "--json"]).assert().success();
     let list: Value = serde_json::from_slice(&output.get_output().stdout).unwrap();
     let names: Vec<_> = list["scenarios"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
-    assert_eq!(names.len(), 17, "{names:?}");
+    assert_eq!(names.len(), 18, "{names:?}");
     let own = &list["microfuge"];
     assert_eq!(own["policies"].as_array().unwrap().len(), 11, "{own}");
     assert!(own["settings"].as_array().unwrap().iter().any(|setting| setting["key"] == "beta"), "{own}");

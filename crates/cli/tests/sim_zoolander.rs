@@ -65,13 +65,53 @@ fn comparison_of_zoolander_shows_violations_and_their_change_against_idle() {
     assert!(document["summary"][0]["night_share"]["mean"].as_f64() > Some(0.0));
 }
 
+fn model(command: &str, flags: &[&str]) -> Command {
+    let mut sherwood = Command::cargo_bin("sherwood").unwrap();
+    sherwood.args(["sim", command, "--scenario", "zoolander-model", "--set", "seconds=1+1"]).args(flags);
+    sherwood
+}
+
+#[test]
+fn zoolander_model_run_prints_measured_levels_beside_predicted_ones() {
+    let flags = ["--policy", "mix", "--json"];
+    let document: Value = serde_json::from_str(&output(&mut model("run", &flags))).unwrap();
+    let levels = document["levels"].as_array().unwrap();
+    assert_eq!(levels.len(), 8);
+    for field in ["bound_ms", "measured", "predicted", "by_mean"] {
+        assert!(levels.iter().all(|level| level[field].is_number()), "{field}: {document}");
+    }
+    assert_eq!((&document["model_applies"], &document["correlation_max"]), (&true.into(), &0.1.into()));
+    let text = output(&mut model("run", &["--policy", "hedge", "--set", "balance=power-of-two"]));
+    assert!(text.contains("72 × 2, 1 asked, another after 8 ms"), "{text}");
+    assert!(text.contains("the model applies; duplicates have a correlation of "), "{text}");
+    let correlated = ["--policy", "mix", "--set", "correlation=0.5", "--set", "stall=0.01"];
+    let text = output(&mut model("run", &correlated));
+    assert!(text.contains("the model does not apply: the correlation of duplicates is 0."), "{text}");
+}
+
+#[test]
+fn comparison_with_the_zoolander_model_shows_the_best_policy_at_each_load() {
+    let directory = tempfile::tempdir().unwrap();
+    let (page, kept) = (directory.path().join("page.html"), directory.path().join("kept"));
+    let flags =
+        ["--policies", "divide,replicate", "--set", "load=0.02,0.4", "--results", kept.to_str().unwrap()];
+    let text = output(model("compare", &flags).args(["--report", page.to_str().unwrap()]));
+    let best = text.split("best within 15 ms").nth(1).expect("the best policies");
+    assert!(best.contains("load 0.02") && best.contains("replicate") && best.contains("divide"), "{text}");
+    assert!(text.contains("by mean wait"), "{text}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Percentiles of the same accesses in two runs"), "{page}");
+    let document: Value = serde_json::from_str(&output(model("compare", &flags).arg("--json"))).unwrap();
+    assert_eq!(document["summary"].as_array().unwrap().len(), 4);
+}
+
 #[test]
 fn invalid_use_of_the_zoolander_scenario_is_refused_with_the_remedy() {
     for (command, flags, words) in [
         ("run", &["--policy", "robinhood"][..], "Zoolander have no policy \"robinhood\"; choose one of idle"),
         ("run", &["--policy", "idle", "--set", "stall=2"], "stall = 2: the accepted range is 0 to 1"),
         ("run", &["--policy", "idle", "--set", "seconds=8"], "it takes DAY+NIGHT, lengths of day and night"),
-        ("run", &["--policy", "idle", "--scale", "1"], "change its length with --set seconds=DAY+NIGHT"),
+        ("run", &["--policy", "idle", "--scale", "1"], "change its length with --set seconds=N+N"),
         ("compare", &["--scenario", "none"], "simulate it in a command of its own"),
         ("compare", &["--plots", "plots"], "there are none of Zoolander; use --report"),
     ] {

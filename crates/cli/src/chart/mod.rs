@@ -7,6 +7,7 @@
 mod areas;
 mod axis;
 mod bars;
+mod dots;
 mod frame;
 mod lines;
 mod page;
@@ -18,6 +19,7 @@ mod well_formed;
 pub(crate) use areas::{Areas, Column};
 pub(crate) use axis::{Axis, decimal_step};
 pub(crate) use bars::{Bar, Bars, Group};
+pub(crate) use dots::Dots;
 pub(crate) use lines::{ChartLine, Lines, Mark, highest};
 pub(crate) use page::{Cell, Compared, comparison, figure, number, page, table, verdict, word};
 pub(crate) use pen::{COLOURS, OTHERS, Pen, assigned};

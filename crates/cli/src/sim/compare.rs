@@ -9,6 +9,7 @@ use std::{fs, io};
 
 use serde::Serialize;
 use sherwood_sim::LimitLine;
+use sherwood_sim::zoolander::Scenario;
 
 use super::comparison::Comparison;
 use super::flags::{BatchFlags, PAPER_POLICIES, Policies};
@@ -31,6 +32,7 @@ use crate::out;
   sherwood sim compare --scenario hare-working-set,hare-skew --report tenants.html
   sherwood sim compare --scenario spare-mediawiki,spare-solr --set rate=5,10
   sherwood sim compare --scenario zoolander-diurnal --set correlation=0,0.3
+  sherwood sim compare --scenario zoolander-model --set load=0.05,0.2,0.5 --report model.html
 
 Runs are kept in the directory of --results as they finish. The same command goes on with those that
 are missing; results of another build or of other settings are made anew. With several seeds,
@@ -76,12 +78,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let sections = spare::sections(&comparison);
         return args.show("Replicated calls in two tiers", &comparison, None, &sections);
     }
-    if zoolander::is_asked_for(scenarios)? {
+    if let Some(scenario) = zoolander::asked_for(scenarios)? {
         args.refuse_plots("Zoolander")?;
-        let policies = policies.chosen_or(zoolander::policies());
-        let comparison = Comparison::of(&[zoolander::Diurnal], &policies, batch, sweep::listed)?;
-        let sections = zoolander::sections(&comparison);
-        return args.show("A replicated store by day and at night", &comparison, None, &sections);
+        return args.compare_zoolander(scenario);
     }
     if tenants::is_asked_for(scenarios)? {
         args.refuse_plots("tenants")?;
@@ -116,6 +115,23 @@ fn limits(
 }
 
 impl Args {
+    fn compare_zoolander(&self, scenario: Scenario) -> Result<(), Failure> {
+        let policies = self.policies.chosen_or(zoolander::policies(scenario));
+        match scenario {
+            Scenario::Diurnal => {
+                let comparison =
+                    Comparison::of(&[zoolander::Diurnal], &policies, &self.batch, sweep::listed)?;
+                let sections = zoolander::sections(&comparison);
+                self.show("A replicated store by day and at night", &comparison, None, &sections)
+            }
+            Scenario::Model => {
+                let comparison = Comparison::of(&[zoolander::Model], &policies, &self.batch, sweep::listed)?;
+                let sections = zoolander::model_sections(&comparison);
+                self.show("Service levels measured and predicted", &comparison, None, &sections)
+            }
+        }
+    }
+
     fn refuse_plots(&self, of: &str) -> Result<(), Failure> {
         if self.plots.is_none() && self.hits.is_none() {
             return Ok(());

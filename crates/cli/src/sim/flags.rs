@@ -80,7 +80,7 @@ pub(super) fn known_policy() -> clap::builder::PossibleValuesParser {
     let within = available_without_options().iter().copied();
     let deadlines = microfuge::policies().iter().map(|policy| policy.name);
     let copies = spare::policies().iter().map(|policy| policy.name);
-    let nodes = zoolander::Scenario::Diurnal.policies().iter().map(|policy| policy.name);
+    let nodes = zoolander::SCENARIOS.iter().flat_map(|one| one.policies()).map(|policy| policy.name);
     let between = tenants::policies().iter().map(|policy| policy.name);
     let all: Vec<&str> = within.chain(deadlines).chain(copies).chain(nodes).chain(between).collect();
     // Kinds of scenarios may have policies of the same name.

@@ -1,6 +1,7 @@
 //! `sherwood sim list`: the available scenarios, policies and settings.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use serde::Serialize;
 use sherwood_policy::available_without_options;
@@ -32,6 +33,7 @@ struct List {
     microfuge: OwnLists,
     spare: OwnLists,
     zoolander: OwnLists,
+    zoolander_model: OwnLists,
     tenants: OwnLists,
 }
 
@@ -96,7 +98,7 @@ impl ScaleLine {
 }
 
 /// Returns minutes to a tenth, as scenarios of 200 seconds are shown.
-fn minutes(time: std::time::Duration) -> f64 {
+fn minutes(time: Duration) -> f64 {
     (time.as_secs_f64() / 6.0).round() / 10.0
 }
 
@@ -110,12 +112,17 @@ fn of_spare(scenario: &spare::Scenario) -> ScenarioLine {
     }
 }
 
-fn of_zoolander(scenario: zoolander::Scenario) -> ScenarioLine {
+fn of_zoolander(scenario: &zoolander::Scenario) -> ScenarioLine {
+    let zoolander::Knobs { day, night, .. } = zoolander::Setup::new(*scenario, "sherwood", 1).knobs;
+    let (warmup, measured) = match scenario {
+        zoolander::Scenario::Diurnal => (Duration::ZERO, day + night),
+        zoolander::Scenario::Model => (day, night),
+    };
     ScenarioLine {
         name: scenario.name().to_owned(),
         paper: Some(scenario.about().to_owned()),
-        warmup_min: 0.0,
-        measure_min: minutes(zoolander::Setup::new(scenario, "idle", 1).duration()),
+        warmup_min: minutes(warmup),
+        measure_min: minutes(measured),
     }
 }
 
@@ -161,8 +168,12 @@ impl List {
         });
         let deadlines = microfuge::policies().iter().map(|policy| (policy.name, policy.about));
         let copies = spare::policies().iter().map(|policy| (policy.name, policy.about));
-        let diurnal = zoolander::Scenario::Diurnal;
-        let nodes = diurnal.policies().iter().map(|policy| (policy.name, policy.about));
+        let nodes = |scenario: zoolander::Scenario| {
+            OwnLists::of(
+                scenario.policies().iter().map(|policy| (policy.name, policy.about)),
+                scenario.settings(),
+            )
+        };
         let between = tenants::policies().iter().map(|policy| (policy.name, policy.about));
         Self {
             scenarios: model
@@ -171,7 +182,7 @@ impl List {
                 .map(scenario)
                 .chain([microfuge_line])
                 .chain(spare::SCENARIOS.iter().map(of_spare))
-                .chain([of_zoolander(diurnal)])
+                .chain(zoolander::SCENARIOS.iter().map(of_zoolander))
                 .chain(of_tenants)
                 .collect(),
             policies: available_without_options().to_vec(),
@@ -179,7 +190,8 @@ impl List {
             settings: Knobs::settings().into_iter().map(SettingLine::of).collect(),
             microfuge: OwnLists::of(deadlines, microfuge::Setup::settings()),
             spare: OwnLists::of(copies, spare::Setup::settings()),
-            zoolander: OwnLists::of(nodes, diurnal.settings()),
+            zoolander: nodes(zoolander::Scenario::Diurnal),
+            zoolander_model: nodes(zoolander::Scenario::Model),
             tenants: OwnLists::of(between, tenants::Setup::settings()),
         }
     }
@@ -212,7 +224,8 @@ impl List {
         let lists = [
             ("microfuge", &self.microfuge),
             ("scenarios of sPARE", &self.spare),
-            ("the scenario of Zoolander", &self.zoolander),
+            ("zoolander-diurnal", &self.zoolander),
+            ("zoolander-model", &self.zoolander_model),
             ("scenarios of tenants", &self.tenants),
         ];
         for (of, lists) in lists {

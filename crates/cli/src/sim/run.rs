@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use sherwood_sim::TraceStop;
+use sherwood_sim::zoolander::Scenario;
 
 use super::flags::{Flags, known_policy};
 use super::onerf::subject::Subject;
@@ -25,6 +26,7 @@ use crate::out;
   sherwood sim run --scenario microfuge --policy memcached --set clients=96
   sherwood sim run --scenario spare-mediawiki --policy none --set pattern=1
   sherwood sim run --scenario zoolander-diurnal --policy sherwood
+  sherwood sim run --scenario zoolander-model --policy mix --set load=0.2
   sherwood sim run --scenario hare-working-set --policy hare --set keys=16
   sherwood sim run --scenario examples/tenants/two-levels.json --policy hare --set within=robinhood
   sherwood sim run --scenario onerf-spikes --policy robinhood --scale 1 --sample 1/16
@@ -39,7 +41,7 @@ pub(crate) struct Args {
     scenario: String,
     /// Policy that divides the caches, within a tenant or between tenants; or set-up of cache,
     /// queues and admission in microfuge, of servers and copies in scenarios of sPARE, of nodes in
-    /// that of Zoolander
+    /// those of Zoolander
     #[arg(long, value_name = "NAME", value_parser = known_policy())]
     policy: String,
     /// Seed of every draw
@@ -61,8 +63,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         one(&microfuge::Microfuge, args)
     } else if spare::is_asked_for(scenario)? {
         one(&spare::Application::find(&args.scenario)?, args)
-    } else if zoolander::is_asked_for(scenario)? {
-        one(&zoolander::Diurnal, args)
+    } else if let Some(scenario) = zoolander::asked_for(scenario)? {
+        match scenario {
+            Scenario::Diurnal => one(&zoolander::Diurnal, args),
+            Scenario::Model => one(&zoolander::Model, args),
+        }
     } else if tenants::is_asked_for(scenario)? {
         one(&tenants::Subject::find(&args.scenario)?, args)
     } else {

@@ -1,4 +1,4 @@
-//! The scenario of Zoolander and its runs.
+//! Scenarios of Zoolander, and runs of the one by day and at night.
 
 use std::fmt::Write;
 
@@ -9,26 +9,42 @@ use crate::sim::comparison;
 use crate::sim::flags::{Flags, apply};
 use crate::sim::study::{Outcome, Run, Study};
 
-/// The scenario's name.
-const SCENARIO: &str = Scenario::Diurnal.name();
-
-/// Returns true if this is the scenario of Zoolander.
+/// Returns the scenario of Zoolander that is asked for; none if another kind is.
 ///
 /// # Errors
 /// If there are others beside it, since their results cannot be compared.
-pub(in crate::sim) fn is_asked_for(scenarios: &[String]) -> Result<bool, Failure> {
-    let is_one = scenarios.iter().any(|scenario| scenario == SCENARIO);
-    if is_one && scenarios.iter().any(|scenario| scenario != SCENARIO) {
+pub(in crate::sim) fn asked_for(scenarios: &[String]) -> Result<Option<Scenario>, Failure> {
+    let asked = scenarios.iter().find_map(|name| Scenario::by_name(name));
+    if let Some(name) = asked.map(Scenario::name)
+        && scenarios.iter().any(|scenario| scenario != name)
+    {
         return Err(Failure::usage(format!(
-            "--scenario: {SCENARIO} has policies and results of its own; simulate it in a command of its own"
+            "--scenario: {name} has policies and results of its own; simulate it in a command of its own"
         )));
     }
-    Ok(is_one)
+    Ok(asked)
 }
 
-/// Returns the names of all policies.
-pub(in crate::sim) fn policies() -> impl Iterator<Item = &'static str> {
-    Scenario::Diurnal.policies().iter().map(|policy| policy.name)
+/// Returns the names of the scenario's policies.
+pub(in crate::sim) fn policies(scenario: Scenario) -> impl Iterator<Item = &'static str> {
+    scenario.policies().iter().map(|policy| policy.name)
+}
+
+/// Returns the setup of a run of the scenario.
+pub(super) fn setup(
+    scenario: Scenario,
+    flags: &Flags,
+    settings: &[String],
+    policy: &str,
+    seed: u64,
+) -> Result<Setup, Failure> {
+    flags.check_single_size(&format!(
+        "{} has a single size; change its length with --set seconds=N+N",
+        scenario.name()
+    ))?;
+    let mut setup = Setup::new(scenario, policy, seed);
+    apply(settings, |key, value| setup.set(key, value))?;
+    Ok(setup)
 }
 
 /// The scenario: a replicated store by day and at night.
@@ -48,16 +64,11 @@ impl Study for Diurnal {
     type Observed = Vec<Sample>;
 
     fn name(&self) -> &str {
-        SCENARIO
+        Scenario::Diurnal.name()
     }
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
-        flags.check_single_size(&format!(
-            "{SCENARIO} has a single size; change its length with --set seconds=DAY+NIGHT"
-        ))?;
-        let mut setup = Setup::new(Scenario::Diurnal, policy, seed);
-        apply(settings, |key, value| setup.set(key, value))?;
-        Ok(setup)
+        setup(Scenario::Diurnal, flags, settings, policy, seed)
     }
 
     fn seconds(setup: &Setup) -> u64 {
@@ -120,7 +131,7 @@ fn text(results: &Results) -> String {
 }
 
 /// Formats a line for each ten seconds.
-fn csv(samples: &[Sample]) -> String {
+pub(super) fn csv(samples: &[Sample]) -> String {
     let mut text = "second,requests,violated,partitions,duplicates,asked\n".to_owned();
     for Sample { second, requests, violated, partitions, duplicates, asked } in samples {
         let _ = writeln!(text, "{second},{requests},{violated},{partitions},{duplicates},{asked}");
