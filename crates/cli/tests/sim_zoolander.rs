@@ -81,9 +81,11 @@ fn zoolander_model_run_prints_measured_levels_beside_predicted_ones() {
         assert!(levels.iter().all(|level| level[field].is_number()), "{field}: {document}");
     }
     assert_eq!((&document["model_applies"], &document["correlation_max"]), (&true.into(), &0.1.into()));
-    let text = output(&mut model("run", &["--policy", "hedge", "--set", "balance=power-of-two"]));
+    let text = output(&mut model("run", &["--policy", "hedge"]));
     assert!(text.contains("72 × 2, 1 asked, another after 8 ms"), "{text}");
     assert!(text.contains("the model applies; duplicates have a correlation of "), "{text}");
+    let text = output(&mut model("run", &["--policy", "hedge", "--set", "balance=power-of-two"]));
+    assert!(text.contains("the model does not apply: accesses choose a duplicate by its load"), "{text}");
     let correlated = ["--policy", "mix", "--set", "correlation=0.5", "--set", "stall=0.01"];
     let text = output(&mut model("run", &correlated));
     assert!(text.contains("the model does not apply: the correlation of duplicates is 0."), "{text}");

@@ -30,8 +30,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.advance(now);
     }
 
-    /// Asks a store before the log is open if it was a duplicate, the next number. If it has a marker
-    /// it is one; otherwise [`LogAction::Close`] follows, at the latest when the log is open.
+    /// Asks a store before the log is open if it was a duplicate; its number is the next. If it has
+    /// a marker it is one; otherwise [`LogAction::Close`] follows, at the latest when the log is
+    /// open.
     pub fn ask(&mut self, now: Instant) {
         let duplicate = self.duplicates.len();
         self.join(now, duplicate);
@@ -56,8 +57,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Takes a duplicate out of the log, once the markers of all others say that they have every
     /// entry which is acknowledged by now. From now on it does not count for acknowledgements. It
     /// stays if one of the others is not read any more before that.
-    /// [`LogAction::Retire`] follows, and [`LogAction::Leave`] when reads that were sent to it before
-    /// have ended; report with [`handle_left`](Self::handle_left).
+    /// [`LogAction::Retire`] follows, and when reads that were sent to it before have ended,
+    /// [`LogAction::Leave`]; report with [`handle_left`](Self::handle_left).
     pub fn leave(&mut self, now: Instant, duplicate: usize) {
         self.duplicates[duplicate].leaves_after = Some(self.acknowledged);
         // One that has just been lost, unnoticed, does not answer a new marker.
@@ -90,7 +91,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
     }
 
-    /// Has the reads fail that are under way at a duplicate which leaves: it may have lost its data.
+    /// Has the reads fail that are under way at a duplicate which leaves: it may have lost its
+    /// data.
     pub(super) fn fail_reads_of_leaving(&mut self, duplicate: usize) {
         self.actions.push_back(LogAction::Read { duplicate, applied: None });
         self.actions.push_back(LogAction::Retire(duplicate));

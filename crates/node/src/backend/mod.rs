@@ -28,7 +28,7 @@ use sherwood_model::{
     BackendId, Demand, DemandKind, Instant, PartitionId, ReplicaId, SeededState, StoreLayout, TenantId,
 };
 use sherwood_path::{
-    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, DemandCounts,
+    Action, AnswerCache, Backend as Machine, BackendOptions, BackendUse, CallCost, ChangedKeys, DemandCounts,
     DuplicateOptions, Fetched, Invalidation, LayoutError, LogsStanding, Rules, Session, Units, WriteId,
 };
 use sherwood_process::clock::Clock;
@@ -458,11 +458,7 @@ impl BackendDriver {
                         }
                         orders.push(order);
                     }
-                    Action::Announce(keys) => {
-                        if let Some(cluster) = &self.cluster {
-                            cluster.announce(self.id, keys);
-                        }
-                    }
+                    Action::Announce(keys) => self.announce(keys),
                     Action::Duplicate { partition, replica, step } => {
                         self.take_step(partition, replica, step);
                     }
@@ -498,6 +494,13 @@ impl BackendDriver {
         calls.into_iter().for_each(|call| self.call(call));
         actions.into_iter().for_each(|action| self.carry_out(action));
         result
+    }
+
+    /// Tells the other nodes of a cluster, if there is one, which keys have changed.
+    fn announce(&self, keys: ChangedKeys<Bytes>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.announce(self.id, keys);
+        }
     }
 
     /// Starts the span of a call if a sampled request waits for it.

@@ -405,8 +405,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.options.rules.take_lifetimes(of);
     }
 
-    /// Applies the backend's part of a plan. A layout that a replicated store cannot have leaves its
-    /// partitions and duplicates as they are; another one is reached from the next wake-up on.
+    /// Applies the backend's part of a plan. A layout that a replicated store cannot have leaves
+    /// its partitions and duplicates as they are; the way to another begins with the next wake-up.
     pub fn apply(&mut self, plan: &BackendPlan) {
         if let Some(beta) = plan.beta {
             self.dispatch.set_beta(beta);

@@ -146,8 +146,8 @@ impl World {
         }
     }
 
-    /// Has a server end together with the process and lose its data, if another duplicate of each of
-    /// its partitions is read: that one gets the changes that it lacks from the disk.
+    /// Has a server end together with the process and lose its data, if another duplicate of each
+    /// of its partitions is read: that one gets the changes that it lacks from the disk.
     fn lose_with_process(&mut self) {
         let index = self.draw(self.servers.len() as u64) as usize;
         if self.has_others(index, |_| true) {

@@ -123,8 +123,8 @@ impl StorePlan {
 /// A request's time is the convolution of its accesses' times, an access's time the least of the
 /// asked duplicates', each a wait by Pollaczek and Khinchine and a service. Duplicates that are all
 /// asked wait at the same times. Levels are within half a percentage point of queues that are
-/// played, unless there is a [`doubt`]. Either one duplicate is asked, or all are; a number in between
-/// counts as all. Takes some milliseconds.
+/// played, unless there is a [`doubt`]. Either one duplicate is asked, or all are; a number in
+/// between counts as all. Takes some milliseconds.
 #[must_use]
 pub fn predict(times: &ServiceTimes, objective: &Objective, plan: &StorePlan) -> PlanFigures {
     let Some(loaded) = loaded(times, objective, plan) else {

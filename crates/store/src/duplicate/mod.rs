@@ -55,9 +55,9 @@ pub(crate) fn marker_key(partition: u32) -> Bytes {
 
 /// A partition of the keys of a store. A server may be a duplicate of several.
 pub struct KeyPartition<'a> {
-    /// Its number.
+    /// Number of the partition.
     pub number: u32,
-    /// Returns true for its keys, without the store's prefix.
+    /// Returns true for the partition's keys, without the store's prefix.
     pub has: &'a (dyn Fn(&[u8]) -> bool + Send + Sync),
 }
 

@@ -3,6 +3,7 @@
 mod disk;
 mod layout;
 mod parked;
+mod place;
 mod reads;
 mod session;
 mod standing;
@@ -20,15 +21,12 @@ use sherwood_model::{Instant, PartitionId, ReplicaId, SeededState};
 use super::change::Change;
 use super::running::LoggedWrite;
 use crate::WriteId;
-use layout::Place;
-pub use layout::{LayoutError, possible_layouts};
 use parked::ParkedReads;
+use place::Place;
+pub use place::{DUPLICATES_MAX, LayoutError, possible_layouts};
 pub use session::{Consistency, Session, SessionError};
 pub use standing::{DuplicateStanding, LogsStanding};
 pub use step::{DuplicateEvent, DuplicateStep, Logged};
-
-/// Largest number of duplicates of a partition.
-pub const DUPLICATES_MAX: usize = 8;
 
 /// Longest wait of a new process for duplicates that it cannot reach.
 const START_MAX: Duration = Duration::from_secs(10);

@@ -1,9 +1,12 @@
 //! Results of a run of the model's scenario: levels measured and predicted.
 
 use serde::{Deserialize, Serialize};
-use sherwood_policy::slo::{CORRELATION_MAX, Objective, doubt, predict, predict_by_mean};
+use sherwood_dispatch::BalanceChoice;
+use sherwood_policy::slo::{
+    CORRELATION_MAX, Objective, PlanFigures, StorePlan, doubt, predict, predict_by_mean,
+};
 
-use super::{MEASURED, World};
+use super::{MEASURED, World, Zoolander};
 use crate::zoolander::pairs::Pairs;
 use crate::zoolander::results::BOUNDS_MS;
 
@@ -72,6 +75,17 @@ pub struct Level {
     pub by_mean: Option<f64>,
 }
 
+impl Zoolander {
+    /// Returns the reason why a prediction is not claimed; none if it is.
+    fn doubt(&self, plan: &StorePlan, figures: &PlanFigures, correlation: Option<f64>) -> Option<String> {
+        if plan.asked < plan.duplicates && self.setup.knobs.balance != BalanceChoice::Random {
+            let reason = "accesses choose a duplicate by its load; the model has balance=random";
+            return Some(reason.to_owned());
+        }
+        doubt(plan, figures, correlation).map(|doubt| doubt.to_string())
+    }
+}
+
 impl World {
     /// Percentiles, 0 to 1, of the service times of the first accesses at one duplicate and at
     /// another, in the model's scenario.
@@ -101,7 +115,7 @@ impl World {
         let levels: Vec<Level> = BOUNDS_MS.into_iter().zip(measured).map(level).collect();
         let figures = predict(pairs.times(), &objective, &plan);
         let correlation = pairs.correlation.coefficient().filter(|_| plan.duplicates > 1);
-        let doubt = doubt(&plan, &figures, correlation);
+        let doubt = family.doubt(&plan, &figures, correlation);
         Some(ModelResults {
             scenario: family.setup.scenario.name().to_owned(),
             policy: family.setup.policy.clone(),
@@ -121,7 +135,7 @@ impl World {
             correlation,
             correlation_max: CORRELATION_MAX,
             model_applies: doubt.is_none(),
-            doubt: doubt.map(|doubt| doubt.to_string()),
+            doubt,
             quartiles: quartiles(pairs),
             errors: family.recorder.errors(),
             decisions: family.decisions.clone(),
