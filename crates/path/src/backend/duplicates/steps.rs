@@ -142,8 +142,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             let replica = |duplicate: usize| duplicates.places[partition].replicas[duplicate];
             match action {
                 LogAction::Apply { duplicate, marker, entries } => {
-                    let step = DuplicateStep::Apply { marker, entries };
-                    let replica = replica(duplicate);
+                    let (replica, step) = (replica(duplicate), DuplicateStep::Apply { marker, entries });
                     self.actions.push_back(Action::Duplicate { partition, replica, step });
                 }
                 LogAction::Inspect(duplicate) => {
