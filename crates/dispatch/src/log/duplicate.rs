@@ -19,16 +19,19 @@ pub struct Marker {
     /// Number of the last entry that was sent when the record was written, or after it, if there
     /// were any.
     pub sent: u64,
+    /// Number of entries, of those that the process has given up so far, which a duplicate may have
+    /// made although others have not.
+    pub contested: u64,
     /// The layout of the store whose duplicates may have changes that this one lacks; none if it is
     /// the configured one.
     pub layout: Option<Layout>,
 }
 
-/// Writes the marker as three decimal numbers, and the layout if there is one, with blanks between
+/// Writes the marker as four decimal numbers, and the layout if there is one, with blanks between
 /// them.
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.epoch, self.sent, self.applied)?;
+        write!(f, "{} {} {} {}", self.epoch, self.sent, self.applied, self.contested)?;
         self.layout.map_or(Ok(()), |layout| write!(f, " {layout}"))
     }
 }
@@ -39,8 +42,8 @@ impl FromStr for Marker {
 
     fn from_str(text: &str) -> Result<Self, MarkerError> {
         let wrong = || MarkerError(text.chars().take(64).collect());
-        let words: Vec<&str> = text.splitn(5, ' ').collect();
-        let (numbers, layout) = words.split_at(words.len().min(3));
+        let words: Vec<&str> = text.splitn(6, ' ').collect();
+        let (numbers, layout) = words.split_at(words.len().min(4));
         let numbers: Result<Vec<u64>, _> = numbers.iter().map(|word| word.parse()).collect();
         let layout = match layout {
             [] => None,
@@ -48,7 +51,7 @@ impl FromStr for Marker {
             _ => return Err(wrong()),
         };
         match numbers.map_err(|_| wrong())?[..] {
-            [epoch, sent, applied] => Ok(Self { epoch, sent, applied, layout }),
+            [epoch, sent, applied, contested] => Ok(Self { epoch, sent, applied, contested, layout }),
             _ => Err(wrong()),
         }
     }
@@ -56,7 +59,7 @@ impl FromStr for Marker {
 
 /// The error of a text that is not a [`Marker`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{}\" is not a marker, which is three numbers and perhaps a layout: its key is reserved, remove it", .0.escape_default())]
+#[error("\"{}\" is not a marker, which is four numbers and perhaps a layout: its key is reserved, remove it", .0.escape_default())]
 pub struct MarkerError(String);
 
 /// The progress of a duplicate that was not lost sight of, or how it is found again.
@@ -219,12 +222,20 @@ mod tests {
     #[test]
     fn marker_is_read_as_it_was_written() {
         for layout in [None, Some(Layout { partitions: 4, duplicates: 2 })] {
-            let marker = Marker { epoch: u64::MAX, sent: 7, applied: 0, layout };
+            let marker = Marker { epoch: u64::MAX, sent: 7, applied: 0, contested: 1, layout };
             assert_eq!(marker.to_string().parse(), Ok(marker));
         }
-        for text in
-            ["", "1 2", "1 2 3 4", "1 2 3 0x4", "1 2 3 4x1 5", "1 2 x", "1  2", "18446744073709551616 1 1"]
-        {
+        for text in [
+            "",
+            "1 2",
+            "1 2 3",
+            "1 2 3 4 5",
+            "1 2 3 4 0x4",
+            "1 2 3 4 4x1 5",
+            "1 2 x 4",
+            "1  2 3",
+            "18446744073709551616 1 1 1",
+        ] {
             let error = text.parse::<Marker>().expect_err(text).to_string();
             assert!(error.starts_with(&format!("\"{text}\" is not a marker")), "{error}");
         }

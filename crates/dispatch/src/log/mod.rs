@@ -227,6 +227,8 @@ pub struct Log<K, E> {
     duplicates: Vec<Duplicate>,
     /// The layout that markers name.
     layout: Option<Layout>,
+    /// Number of entries that were given up and that a duplicate may have made.
+    contested: u64,
     /// All entries up to this one are acknowledged or refused.
     acknowledged: u64,
     /// All duplicates that are read have applied the entries up to this one.
@@ -253,6 +255,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             entries: Entries::new(options.entries_max, options.bytes_max),
             duplicates: vec![Duplicate::new(now); options.duplicates],
             layout: None,
+            contested: 0,
             acknowledged: 0,
             settled: 0,
             unsettled: HashMap::with_hasher(hash),

@@ -219,7 +219,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let differs =
             |(other, one): (usize, &Duplicate)| other != refused_by && (!is_nowhere || one.may_have(number));
         let differ: Vec<bool> = self.duplicates.iter().enumerate().map(differs).collect();
-        self.tell_void(number, is_nowhere, differ.contains(&true));
+        // A duplicate that is not reached, and has made it, must not pass for equal later.
+        let may_be_made = differ.contains(&true);
+        self.contested += u64::from(may_be_made);
+        self.tell_void(number, is_nowhere, may_be_made);
         for (other, differs) in differ.into_iter().enumerate() {
             let one = &mut self.duplicates[other];
             match one.state {

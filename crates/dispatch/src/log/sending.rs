@@ -47,7 +47,13 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let batch = self.entries.after(one.applied).take_while(|kept| kept.entry.number <= stored);
         let batch: Vec<_> = batch.take(BATCH_ENTRIES_MAX).collect();
         let last = batch.last().map_or(one.applied, |kept| kept.entry.number);
-        let marker = Marker { epoch: self.epoch, sent: last, applied: one.applied, layout: self.layout };
+        let marker = Marker {
+            epoch: self.epoch,
+            sent: last,
+            applied: one.applied,
+            contested: self.contested,
+            layout: self.layout,
+        };
         if batch.is_empty() && one.marker == Some(marker) {
             return;
         }

@@ -290,7 +290,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
                     contest(&mut disk.epochs, number);
                 }
             }
-            None if is_nowhere => self.actions.push_back(LogAction::Acknowledge(number, false)),
+            None if is_nowhere && !may_be_made => {
+                self.actions.push_back(LogAction::Acknowledge(number, false))
+            }
             None => self.actions.push_back(LogAction::Abandon(number)),
         }
     }

@@ -26,7 +26,16 @@ fn actions(log: &mut Log<&'static str, u32>) -> Actions {
 
 /// Creates a log and has its duplicates inspected twice, with these markers.
 fn opened(options: LogOptions, markers: &[Option<Marker>]) -> (Log<&'static str, u32>, Instant) {
-    let mut log = Log::new(options, 7, AT, SeededState::new(1));
+    opened_by(7, options, markers)
+}
+
+/// Creates such a log in the process with this number.
+fn opened_by(
+    epoch: u64,
+    options: LogOptions,
+    markers: &[Option<Marker>],
+) -> (Log<&'static str, u32>, Instant) {
+    let mut log = Log::new(options, epoch, AT, SeededState::new(1));
     let landed = AT + options.landing;
     for now in [AT, landed] {
         log.handle_timeout(now);
@@ -48,7 +57,7 @@ fn complete(log: &mut Log<&'static str, u32>, now: Instant) -> Actions {
 }
 
 fn marker(sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch: 3, sent, applied, layout: None })
+    Some(Marker { epoch: 3, sent, applied, ..Marker::default() })
 }
 
 fn states(log: &Log<&'static str, u32>) -> Vec<DuplicateState> {
@@ -192,7 +201,7 @@ fn reconnected(
 }
 
 fn of_this_process(sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch: 7, sent, applied, layout: None })
+    Some(Marker { epoch: 7, sent, applied, ..Marker::default() })
 }
 
 #[test]
@@ -219,6 +228,34 @@ fn change_that_is_refused_but_may_have_been_applied_is_abandoned() {
     let ends = complete(&mut log, now);
     assert!(ends.contains(&LogAction::Abandon(1)), "{ends:?}");
     assert_eq!((states(&log), log.unsettled(&"a")), (vec![DuplicateState::Current], None));
+}
+
+#[test]
+fn next_process_has_a_duplicate_copied_that_made_a_change_which_the_other_refused() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    actions(&mut log);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    let with_it = markers_in(&actions(&mut log)).last().copied();
+    log.handle_applied(now, 0, BatchEnd::Broken(0));
+    log.handle_applied(now, 1, BatchEnd::Answered(&[1]));
+    let ends = actions(&mut log);
+    assert!(ends.contains(&LogAction::Abandon(1)), "the client cannot know: {ends:?}");
+    let without_it = markers_in(&ends).last().copied();
+    let [with, without] = [with_it, without_it].map(|marker| marker.expect("a marker is written"));
+    assert_eq!((with.sent, with.applied), (without.sent, without.applied));
+    let mut next = opened_by(8, OPTIONS, &[Some(with), Some(without)]).0;
+    assert!(actions(&mut next).contains(&LogAction::Copy { from: 1, to: 0 }));
+}
+
+/// The markers of the batches among some actions.
+fn markers_in(actions: &Actions) -> Vec<Marker> {
+    let marker = |action: &LogAction<_, _>| match action {
+        LogAction::Apply { marker, .. } => Some(*marker),
+        _ => None,
+    };
+    actions.iter().filter_map(marker).collect()
 }
 
 #[test]

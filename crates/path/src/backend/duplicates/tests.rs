@@ -135,7 +135,7 @@ fn write_goes_to_all_duplicates_and_the_cache_keeps_it_once_they_have_it() {
         else {
             panic!("{step:?}")
         };
-        assert_eq!((to.index(), *marker), (replica, Marker { epoch: 7, sent: 1, applied: 0, layout: None }));
+        assert_eq!((to.index(), *marker), (replica, Marker { epoch: 7, sent: 1, ..Marker::default() }));
         assert_eq!((entries[0].key, &entries[0].change.change), ("k", &Change::Put("new")));
     }
     store.applied(101, 0);
