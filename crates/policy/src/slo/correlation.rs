@@ -4,8 +4,8 @@
 /// often, fewer accesses end in time than predicted.
 pub const CORRELATION_MAX: f64 = 0.1;
 
-/// The correlation of the service times of accesses at two duplicates. Slow periods, in which times
-/// are many times the usual ones, determine it.
+/// Pearson's correlation of what is measured at two duplicates at a time: service times of the same
+/// accesses, or shares of slow attempts in the same slices of time. Slow periods determine both.
 ///
 /// ```
 /// use sherwood_policy::slo::Correlation;
@@ -19,7 +19,7 @@ pub const CORRELATION_MAX: f64 = 0.1;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Correlation {
     pairs: u64,
-    means_ms: [f64; 2],
+    means: [f64; 2],
     /// Sums of the squared deviations from the means.
     squares: [f64; 2],
     /// Sum of the products of both deviations.
@@ -27,25 +27,33 @@ pub struct Correlation {
 }
 
 impl Correlation {
-    /// Records the service times of an access at both duplicates, in milliseconds.
-    pub fn record(&mut self, first_ms: f64, second_ms: f64) {
+    /// Records what was measured at both duplicates.
+    pub fn record(&mut self, first: f64, second: f64) {
         self.pairs += 1;
-        let times_ms = [first_ms, second_ms];
-        let before: [f64; 2] = std::array::from_fn(|of| times_ms[of] - self.means_ms[of]);
+        let values = [first, second];
+        let before: [f64; 2] = std::array::from_fn(|of| values[of] - self.means[of]);
         let [_, after] = std::array::from_fn(|of| {
-            self.means_ms[of] += before[of] / self.pairs as f64;
-            let after = times_ms[of] - self.means_ms[of];
+            self.means[of] += before[of] / self.pairs as f64;
+            let after = values[of] - self.means[of];
             self.squares[of] += before[of] * after;
             after
         });
         self.products += before[0] * after;
     }
 
-    /// Pearson's coefficient, from -1 to 1; none if the times of a duplicate do not vary.
+    /// Number of pairs recorded.
+    #[must_use]
+    pub fn pairs(&self) -> u64 {
+        self.pairs
+    }
+
+    /// Returns the coefficient, from -1 to 1; none if what was measured at a duplicate does not
+    /// vary.
     #[must_use]
     pub fn coefficient(&self) -> Option<f64> {
         let [first, second] = self.squares;
-        (first > 0.0 && second > 0.0).then(|| self.products / libm::sqrt(first * second))
+        let coefficient = || self.products / libm::sqrt(first * second);
+        (first > 0.0 && second > 0.0).then(|| coefficient().clamp(-1.0, 1.0))
     }
 }
 

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use sherwood_model::SlowCount;
 
+use crate::slo::Correlation;
+
 /// Slices of time that are kept: ten minutes of one second each.
 const SLICES_MAX: usize = 600;
 /// Slices in which both of two duplicates ended attempts, so that their correlation is known.
-const SLICES_MIN: usize = 30;
+const SLICES_MIN: u64 = 30;
 
 /// The shares of slow attempts of each replica of a store, by slices of time.
 ///
@@ -64,21 +66,13 @@ impl SlowPeriods {
 
     fn of_pair(&self, one: usize, other: usize) -> Option<f64> {
         let share = |slice: &Vec<Option<f64>>, replica: usize| slice.get(replica).copied().flatten();
-        let both = self.slices.iter().filter_map(|slice| Some((share(slice, one)?, share(slice, other)?)));
-        let both: Vec<(f64, f64)> = both.collect();
-        if both.len() < SLICES_MIN {
-            return None;
+        let mut correlation = Correlation::default();
+        for slice in &self.slices {
+            if let (Some(first), Some(second)) = (share(slice, one), share(slice, other)) {
+                correlation.record(first, second);
+            }
         }
-        let mean = |of: fn(&(f64, f64)) -> f64| both.iter().map(of).sum::<f64>() / both.len() as f64;
-        let [mean_a, mean_b] = [mean(|(a, _)| *a), mean(|(_, b)| *b)];
-        let (mut product, mut square_a, mut square_b) = (0.0, 0.0, 0.0);
-        for (a, b) in &both {
-            product += (a - mean_a) * (b - mean_b);
-            square_a += (a - mean_a) * (a - mean_a);
-            square_b += (b - mean_b) * (b - mean_b);
-        }
-        let scale = libm::sqrt(square_a) * libm::sqrt(square_b);
-        (scale > 0.0).then(|| (product / scale).clamp(-1.0, 1.0))
+        correlation.coefficient().filter(|_| correlation.pairs() >= SLICES_MIN)
     }
 }
 
