@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{DUPLICATES_MAX, Objective, PlanFigures, ServiceTimes, StorePlan, predict};
+use super::{DUPLICATES_MAX, Objective, PlanFigures, ServiceTimes, StorePlan, doubt, predict};
 
 /// Shares of service times at which hedges are tried.
 const HEDGED_AT: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999];
@@ -36,8 +36,9 @@ pub struct PricedPlan {
 }
 
 /// Returns a plan for each number of duplicates, and each way to ask them, with as many partitions
-/// as `nodes` nodes allow, the best first: the highest level, and of equal ones the cheapest. The
-/// best level never falls with more nodes. Takes some 20 ms.
+/// as `nodes` nodes allow, the best first: the highest level, and of equal ones the cheapest. Hedges
+/// of which there is a [`doubt`] are left out. The best level never falls with more nodes. Takes
+/// some 20 ms.
 #[must_use]
 pub fn plans(
     times: &ServiceTimes,
@@ -50,7 +51,9 @@ pub fn plans(
         let plan = StorePlan { partitions: nodes / shape.duplicates, ..shape };
         (plan.partitions > 0).then(|| priced(times, objective, level, plan, nodes, costs))
     };
-    let mut plans: Vec<PricedPlan> = shapes(times, objective).filter_map(of_nodes).collect();
+    let priced = shapes(times, objective).filter_map(of_nodes);
+    let mut plans: Vec<PricedPlan> =
+        priced.filter(|priced| is_sound(&priced.plan, &priced.figures)).collect();
     plans.sort_by(|a, b| {
         let levels = b.figures.service_level.total_cmp(&a.figures.service_level);
         levels.then(a.cost.total_cmp(&b.cost)).then(a.nodes.cmp(&b.nodes))
@@ -60,10 +63,14 @@ pub fn plans(
 
 /// Returns, for each number of duplicates and each way to ask them, the plan with the fewest nodes
 /// that meets the objective, if one does; the cheapest first, and of equal ones that with the
-/// fewest duplicates. Takes some 100 ms.
+/// fewest duplicates. Hedges of which there is a [`doubt`] do not count as meeting it. Takes some
+/// 100 ms.
 #[must_use]
 pub fn cheapest(times: &ServiceTimes, objective: &Objective, level: f64, costs: &Costs) -> Vec<PricedPlan> {
-    let meets = |plan: &StorePlan| predict(times, objective, plan).service_level >= level;
+    let meets = |plan: &StorePlan| {
+        let figures = predict(times, objective, plan);
+        figures.service_level >= level && is_sound(plan, &figures)
+    };
     let fewest = |shape: StorePlan| {
         let of = |partitions| StorePlan { partitions, ..shape };
         let mut above = 1;
@@ -88,7 +95,8 @@ pub fn cheapest(times: &ServiceTimes, objective: &Objective, level: f64, costs: 
     plans
 }
 
-/// Returns the ways to ask the duplicates of a plan's layout, with their figures.
+/// Returns the ways to ask the duplicates of a plan's layout, with their figures, without hedges of
+/// which there is a [`doubt`].
 #[must_use]
 pub fn ways(
     times: &ServiceTimes,
@@ -100,7 +108,15 @@ pub fn ways(
     let alone = (layout.duplicates > 1).then_some(alone);
     let shapes = alone.into_iter().chain(shapes(times, objective).filter(of_layout));
     let plans = shapes.map(|shape| StorePlan { partitions: layout.partitions, ..shape });
-    plans.map(|plan| (plan, predict(times, objective, &plan))).collect()
+    let predicted = plans.map(|plan| (plan, predict(times, objective, &plan)));
+    predicted.filter(|(plan, figures)| is_sound(plan, figures)).collect()
+}
+
+/// Returns false for hedges that may do the opposite of what is predicted: a duplicate that is slow
+/// leaves its accesses to others, which then have theirs hedged as well. Where all are asked, or one
+/// alone, the load does not depend on times, and a prediction in doubt still ranks plans.
+fn is_sound(plan: &StorePlan, figures: &PlanFigures) -> bool {
+    plan.hedge_ms.is_none() || doubt(plan, figures, None).is_none()
 }
 
 /// All numbers of duplicates and ways to ask them, with one partition.

@@ -3,7 +3,7 @@
 use super::layout::{is_same_layout, moved_ratio};
 use super::options::{ManagerAim, ManagerOptions};
 use super::words;
-use crate::slo::{PlanFigures, ServiceTimes, StorePlan, cheapest, plans, predict, ways};
+use crate::slo::{Doubt, PlanFigures, ServiceTimes, StorePlan, cheapest, doubt, plans, predict, ways};
 
 /// Least load, in attempts for each access, for which the plan is changed at the same price.
 const LOAD_MIN: f64 = 0.05;
@@ -132,13 +132,16 @@ impl Manager {
             let reason = format!("the model is off: measured {measured}, predicted {predicted}");
             return self.kept(&present, &reason);
         }
-        let chosen = self.best(&candidates).filter(|best| self.is_worth_it(best, &present));
+        // A present hedge that is in doubt may do harm, whatever is predicted of it.
+        let doubt = self.plan.hedge_ms.and_then(|_| doubt(&self.plan, &present.figures, None));
+        let best = self.best(&candidates);
+        let chosen = best.filter(|best| doubt.is_some() || self.is_worth_it(best, &present));
         let Some(chosen) = chosen else {
             let is_watched = self.options.aim == ManagerAim::Present;
             let reason = if is_watched { "it is as configured" } else { "no other plan gains enough" };
             return self.kept(&present, reason);
         };
-        self.change(&present, &chosen, rate_per_s)
+        self.change(&present, &chosen, rate_per_s, doubt)
     }
 
     /// Notes the share of requests that ended within the bound since the latest decision. Returns a
@@ -270,7 +273,13 @@ impl Manager {
     }
 
     /// Changes the plan, unless changes are only said.
-    fn change(&mut self, present: &Candidate, chosen: &Candidate, rate_per_s: f64) -> StoreDecision {
+    fn change(
+        &mut self,
+        present: &Candidate,
+        chosen: &Candidate,
+        rate_per_s: f64,
+        doubt: Option<Doubt>,
+    ) -> StoreDecision {
         let ManagerOptions { dry_run, bound_ms, .. } = self.options;
         let [before, after] = [present, chosen].map(|candidate| candidate.figures.service_level);
         let moved = moved_ratio(&self.plan, &chosen.plan);
@@ -282,6 +291,9 @@ impl Manager {
             words::percent(after),
             words::percent(before),
         );
+        if let Some(doubt) = doubt {
+            reason += &format!(", which is in doubt: {doubt}");
+        }
         if moved > 0.0 {
             reason += &format!("; {:.0}% of the data move", moved * 100.0);
         }

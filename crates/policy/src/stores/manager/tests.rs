@@ -22,8 +22,10 @@ const OPTIONS: ManagerOptions = ManagerOptions {
     dry_run: false,
 };
 
-/// Accesses a second at which eight nodes are hardly busy, and at which they are half busy.
+/// Accesses a second at which eight nodes are hardly busy, at which they are busy for a fifth of the
+/// time, so that hedges are a reserve, and at which they are nearly half busy.
 const LIGHT: f64 = 20.0;
+const MEDIUM: f64 = 400.0;
 const HEAVY: f64 = 800.0;
 
 fn divided() -> StorePlan {
@@ -71,7 +73,7 @@ fn gain_at_the_forecast_rate_counts_as_much_as_the_present_one() {
     };
     assert!(!decide(None).is_change, "duplicates gain one point");
     assert!(!decide(Some(LIGHT)).is_change);
-    assert!(decide(Some(HEAVY)).is_change, "a node that stalls holds up many accesses");
+    assert!(decide(Some(MEDIUM)).is_change, "a node that stalls holds up many accesses");
 }
 
 #[test]
@@ -158,4 +160,15 @@ fn window_is_compared_with_the_prediction_for_its_own_rate() {
     manager.adopt(StorePlan::all_asked(1, 1));
     assert!(manager.handle_window(&times(), HEAVY, predicted).is_some_and(|said| said.contains("stays")));
     assert!(manager.is_frozen() && manager.predicted() == Some(0.0), "one node cannot follow");
+}
+
+#[test]
+fn hedge_that_may_overload_the_other_duplicates_is_neither_chosen_nor_kept() {
+    let hedged = StorePlan { asked: 1, hedge_ms: Some(3.0), ..StorePlan::all_asked(4, 2) };
+    let mut manager = Manager::new(OPTIONS, hedged);
+    let light = manager.decide(&times(), LIGHT, None);
+    assert!(!light.is_change, "{light:?}");
+    let heavy = manager.decide(&times(), HEAVY, None);
+    assert!(heavy.is_change && heavy.plan.hedge_ms.is_none(), "{heavy:?}");
+    assert!(heavy.reason.contains(", which is in doubt: nodes are busy for 0."), "{}", heavy.reason);
 }
