@@ -119,7 +119,7 @@ impl World {
             Fault::FillDisk => self.disk_faults.full_until = until,
             Fault::SlowDisk => self.disk_faults.slow_until = until,
             Fault::BreakDisk => self.disk_faults.breaks = true,
-            Fault::SnapshotDisk => self.earlier_disks.clone_from(&self.disks),
+            Fault::SnapshotDisk => self.earlier = (self.disks.clone(), self.numbers.clone()),
         }
     }
 
@@ -189,7 +189,7 @@ impl World {
             self.count(if keeps_earlier { "disk went back to earlier data" } else { "disk lost" });
         }
         if keeps_earlier {
-            self.disks.clone_from(&self.earlier_disks);
+            (self.disks, self.numbers) = self.earlier.clone();
         }
         self.crash();
     }

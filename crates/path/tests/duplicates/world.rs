@@ -54,9 +54,10 @@ pub(crate) struct World {
     pub(crate) links: BTreeMap<Seat, Link>,
     /// The writes that each duplicate had when it was looked at last, while it is read.
     were_read: BTreeMap<Seat, View>,
-    /// The disk with the logs, if they are kept on one, and an earlier state of it.
+    /// The disk with the logs, if they are kept on one.
     pub(crate) disks: Option<Vec<Disk>>,
-    pub(crate) earlier_disks: Option<Vec<Disk>>,
+    /// An earlier state of the disk, and of `numbers`.
+    pub(crate) earlier: (Option<Vec<Disk>>, BTreeMap<(usize, u64), u64>),
     pub(crate) disk_faults: DiskFaults,
     /// True if the driver says that a write is stored before it is: a fault that must be found.
     pub(crate) reports_early: bool,
@@ -103,7 +104,7 @@ impl World {
             were_read: BTreeMap::new(),
             options,
             random,
-            earlier_disks: disks.clone(),
+            earlier: (disks.clone(), BTreeMap::new()),
             disks,
             disk_faults: DiskFaults {
                 slow_until: if reports_early { Instant::NEVER } else { Instant::ZERO },
