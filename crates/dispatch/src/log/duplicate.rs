@@ -8,6 +8,10 @@ use thiserror::Error;
 
 use super::layout::Layout;
 
+/// Upper bound of the numbers of entries and processes that are read from markers and disks, beyond
+/// which nothing ever comes.
+pub(super) const NUMBER_MAX: u64 = 1 << 62;
+
 /// The record, kept at a duplicate beside its data, of the changes that it has. Later records are
 /// greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,17 +26,21 @@ pub struct Marker {
     /// Number of entries, of those that the process has given up so far, which a duplicate may have
     /// made although others have not.
     pub contested: u64,
+    /// Number of partitions into which the configuration divides the store's keys. Under another
+    /// number its keys would be looked for at other duplicates.
+    pub partitions: u16,
     /// The layout of the store whose duplicates may have changes that this one lacks; none if it is
     /// the configured one.
     pub layout: Option<Layout>,
 }
 
-/// Writes the marker as four decimal numbers, and the layout if there is one, with blanks between
+/// Writes the marker as five decimal numbers, and the layout if there is one, with blanks between
 /// them.
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {}", self.epoch, self.sent, self.applied, self.contested)?;
-        self.layout.map_or(Ok(()), |layout| write!(f, " {layout}"))
+        let Self { epoch, applied, sent, contested, partitions, layout } = self;
+        write!(f, "{epoch} {sent} {applied} {contested} {partitions}")?;
+        layout.map_or(Ok(()), |layout| write!(f, " {layout}"))
     }
 }
 
@@ -42,8 +50,8 @@ impl FromStr for Marker {
 
     fn from_str(text: &str) -> Result<Self, MarkerError> {
         let wrong = || MarkerError(text.chars().take(64).collect());
-        let words: Vec<&str> = text.splitn(6, ' ').collect();
-        let (numbers, layout) = words.split_at(words.len().min(4));
+        let words: Vec<&str> = text.splitn(7, ' ').collect();
+        let (numbers, layout) = words.split_at(words.len().min(5));
         let numbers: Result<Vec<u64>, _> = numbers.iter().map(|word| word.parse()).collect();
         let layout = match layout {
             [] => None,
@@ -51,7 +59,12 @@ impl FromStr for Marker {
             _ => return Err(wrong()),
         };
         match numbers.map_err(|_| wrong())?[..] {
-            [epoch, sent, applied, contested] => Ok(Self { epoch, sent, applied, contested, layout }),
+            [epoch, sent, applied, contested, partitions]
+                if applied <= sent && epoch.max(sent) <= NUMBER_MAX =>
+            {
+                let partitions = u16::try_from(partitions).map_err(|_| wrong())?;
+                Ok(Self { epoch, sent, applied, contested, partitions, layout })
+            }
             _ => Err(wrong()),
         }
     }
@@ -59,7 +72,7 @@ impl FromStr for Marker {
 
 /// The error of a text that is not a [`Marker`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("\"{}\" is not a marker, which is four numbers and perhaps a layout: its key is reserved, remove it", .0.escape_default())]
+#[error("\"{}\" is not a marker, which is five numbers and perhaps a layout: its key is reserved, remove it", .0.escape_default())]
 pub struct MarkerError(String);
 
 /// The progress of a duplicate that was not lost sight of, or how it is found again.
@@ -140,6 +153,8 @@ pub(super) struct Duplicate {
     pub(super) marking: Marker,
     /// The marker that the duplicate has; none if it has none, or it is not known.
     pub(super) marker: Option<Marker>,
+    /// True until it next answers a batch: it has to record a marker even if that is the same.
+    pub(super) must_mark: bool,
     /// The marker, if any, with which it was taken as complete when the log was opened; none once a
     /// later one is known to be recorded.
     pub(super) opened_with: Option<Option<Marker>>,
@@ -168,6 +183,7 @@ impl Duplicate {
             in_flight: None,
             marking: Marker::default(),
             marker: None,
+            must_mark: false,
             opened_with: None,
             due: now,
             sent: (0, 0),
@@ -222,19 +238,24 @@ mod tests {
     #[test]
     fn marker_is_read_as_it_was_written() {
         for layout in [None, Some(Layout { partitions: 4, duplicates: 2 })] {
-            let marker = Marker { epoch: u64::MAX, sent: 7, applied: 0, contested: 1, layout };
+            let marker =
+                Marker { epoch: NUMBER_MAX, sent: 7, applied: 0, contested: 1, partitions: 4, layout };
             assert_eq!(marker.to_string().parse(), Ok(marker));
         }
         for text in [
             "",
             "1 2",
-            "1 2 3",
-            "1 2 3 4 5",
-            "1 2 3 4 0x4",
-            "1 2 3 4 4x1 5",
-            "1 2 x 4",
-            "1  2 3",
-            "18446744073709551616 1 1 1",
+            "1 3 2 4",
+            "1 3 2 4 5 6",
+            "1 3 2 4 5 0x4",
+            "1 3 2 4 5 4x1 5",
+            "1 3 x 4 5",
+            "1  3 2 4",
+            "18446744073709551616 1 1 1 1",
+            "18446744073709551615 1 1 0 1",
+            "1 18446744073709551615 1 0 1",
+            "1 6 7 0 1",
+            "1 6 6 0 65536",
         ] {
             let error = text.parse::<Marker>().expect_err(text).to_string();
             assert!(error.starts_with(&format!("\"{text}\" is not a marker")), "{error}");

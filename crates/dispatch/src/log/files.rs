@@ -36,7 +36,18 @@ pub struct FrameWrite {
     pub removed: Vec<u64>,
 }
 
+/// Least and greatest length at which a file is followed by another one.
+const FILE_BYTES_MIN: u64 = 64 << 10;
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 impl LogFiles {
+    /// Creates the state of a log without files that keeps this many bytes of keys and values: each
+    /// file has an eighth of that, and 64 KiB to 16 MiB.
+    #[must_use]
+    pub fn of_log(bytes_max: u64) -> Self {
+        Self::new((bytes_max / 8).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX))
+    }
+
     /// Creates the state of a log without files. A file is followed by another one when it has this
     /// many bytes.
     #[must_use]

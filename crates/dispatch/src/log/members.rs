@@ -39,33 +39,30 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.duplicates[duplicate].is_candidate = true;
     }
 
-    /// Returns true if a candidate may still turn out to have entries that others lack: all of them
-    /// while no duplicate is known to have any, and otherwise those that were not found absent.
+    /// Returns true if a candidate may still turn out to have entries that others lack: those have
+    /// markers otherwise, which would name its layout.
     pub(super) fn waits_for_candidates(&self) -> bool {
-        let is_any_known = self.voters().any(|one| one.marker.is_some());
-        let mut candidates = self.duplicates.iter().filter(|one| one.is_candidate);
-        candidates.any(|one| !is_any_known || one.state != DuplicateState::Lost)
+        let is_marked = |one: &Duplicate| one.state == DuplicateState::Found && one.marker.is_some();
+        !self.voters().all(is_marked) && self.duplicates.iter().any(|one| one.is_candidate)
     }
 
     /// Gives up a candidate.
     pub(super) fn dismiss(&mut self, duplicate: usize) {
         let one = &mut self.duplicates[duplicate];
         (one.state, one.is_candidate, one.due) = (DuplicateState::Gone, false, Instant::NEVER);
-        self.actions.push_back(LogAction::Close(duplicate));
+        self.actions.extend([LogAction::Retire(duplicate), LogAction::Close(duplicate)]);
     }
 
     /// Takes a duplicate out of the log, once the markers of all others say that they have every
     /// entry which is acknowledged by now. From now on it does not count for acknowledgements. It
     /// stays if one of the others is not read any more before that.
     /// [`LogAction::Retire`] follows, and when reads that were sent to it before have ended,
-    /// [`LogAction::Leave`]; report with [`handle_left`](Self::handle_left).
+    /// [`LogAction::Clear`]; report with [`handle_cleared`](Self::handle_cleared).
     pub fn leave(&mut self, now: Instant, duplicate: usize) {
         self.duplicates[duplicate].leaves_after = Some(self.acknowledged);
         // One that has just been lost, unnoticed, does not answer a new marker.
         for one in &mut self.duplicates {
-            if one.is_voter() {
-                one.marker = None;
-            }
+            one.must_mark |= one.is_voter();
         }
         self.advance(now);
     }
@@ -76,11 +73,11 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             let stay = self.duplicates.iter_mut().filter(|one| one.was_complete());
             return stay.for_each(|one| one.leaves_after = None);
         }
-        let markers: Option<Vec<u64>> = self.voters().map(|one| Some(one.marker?.applied)).collect();
-        let recorded = markers.and_then(|applied| applied.into_iter().min());
+        let answer = self.voters().all(|one| one.marker.is_some() && !one.must_mark);
+        let recorded = self.recorded_by_voters();
         for duplicate in 0..self.duplicates.len() {
             let one = &self.duplicates[duplicate];
-            let may_leave = one.leaves_after.is_some_and(|after| one.is_new || recorded >= Some(after));
+            let may_leave = one.leaves_after.is_some_and(|after| one.is_new || (answer && recorded >= after));
             if one.state.is_member() && may_leave {
                 let one = &mut self.duplicates[duplicate];
                 (one.state, one.in_flight) = (DuplicateState::Leaving, None);
@@ -100,7 +97,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Takes in that the records of a duplicate that has left are removed there; false if that has
     /// failed, and is tried again.
-    pub fn handle_left(&mut self, now: Instant, duplicate: usize, is_done: bool) {
+    pub fn handle_cleared(&mut self, now: Instant, duplicate: usize, is_done: bool) {
         let one = &mut self.duplicates[duplicate];
         if one.state != DuplicateState::Leaving || one.due != Instant::NEVER {
             return;
@@ -150,9 +147,17 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.duplicates.iter().filter(|one| one.is_voter())
     }
 
-    /// Returns true if the markers of all duplicates that acknowledge name the layout.
+    /// Returns true if the markers of all duplicates that acknowledge, and are read or join those,
+    /// name the layout. Markers of the others are older.
     pub(super) fn is_layout_recorded(&self) -> bool {
-        let mut written = self.voters().filter(|one| one.state.is_written());
-        written.all(|one| one.marker.is_some_and(|marker| marker.layout == self.layout))
+        let mut held_back = self.voters().filter(|one| one.state.holds_back()).peekable();
+        let is_recorded = |one: &Duplicate| one.marker.is_some_and(|marker| marker.layout == self.layout);
+        held_back.peek().is_some() && held_back.all(is_recorded)
+    }
+
+    /// Returns the number up to which the markers of all duplicates that acknowledge say that all
+    /// entries are applied.
+    pub(super) fn recorded_by_voters(&self) -> u64 {
+        self.voters().map(Duplicate::recorded).min().unwrap_or(0)
     }
 }

@@ -46,6 +46,8 @@ const BATCH_ENTRIES_MAX: usize = 64;
 /// Bounds and times of a [`Log`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
+    /// Number of partitions of the store. Duplicates whose markers name another one are not used.
+    pub partitions: u16,
     /// Number of duplicates at the start, at least 1.
     pub duplicates: usize,
     /// Number of duplicates that must have applied an entry before it is acknowledged.
@@ -94,8 +96,8 @@ pub enum LogAction<K, E> {
     /// Send no more reads to a duplicate that leaves. Those under way may end.
     Retire(usize),
     /// Close the connection of a duplicate that is none any more, and remove its marker and the
-    /// partition's contents. Report with [`Log::handle_left`].
-    Leave(usize),
+    /// partition's contents. Report with [`Log::handle_cleared`].
+    Clear(usize),
     /// Send reads to a duplicate, or no longer.
     Read {
         /// The duplicate.
@@ -129,6 +131,8 @@ pub enum BatchEnd<'a> {
     /// All changes are made, but for those that the duplicate has refused for good or for now:
     /// their numbers, in order.
     Answered(&'a [u64]),
+    /// The marker was refused, and no change was made.
+    Unmarked,
     /// The connection has ended. All changes up to this number are made, 0 if none is known to be.
     Broken(u64),
 }
@@ -152,6 +156,16 @@ pub enum LogRefused {
         duplicates: usize,
         /// Number of duplicates that have to acknowledge a change, at least.
         needed: usize,
+    },
+    /// The duplicates are those of a store with another number of partitions.
+    #[error(
+        "the servers have a store of {found} partitions, and {configured} are configured, which would look for its keys elsewhere; nothing was sent, set partitions back to {found} and restart"
+    )]
+    Partitions {
+        /// The number of partitions that a marker names.
+        found: u16,
+        /// The configured number.
+        configured: u16,
     },
     /// The log could not be stored.
     #[error(
@@ -215,7 +229,7 @@ pub struct LogCounts {
 #[derive(Clone, Debug)]
 pub struct Log<K, E> {
     options: LogOptions,
-    /// The number of this process.
+    /// The number of this process, greater than that of every process whose markers were found.
     epoch: u64,
     started: Instant,
     /// The number of the last entry when the log was opened, and the marker of duplicates that have
@@ -223,6 +237,10 @@ pub struct Log<K, E> {
     base: (u64, Option<Marker>),
     /// False until the number of the next entry is known.
     is_open: bool,
+    /// False once a new process has waited long enough for duplicates that it cannot reach.
+    waits: bool,
+    /// The number of partitions that markers name if it is another one than that of this store.
+    foreign: Option<u16>,
     entries: Entries<K, E>,
     duplicates: Vec<Duplicate>,
     /// The layout that markers name.
@@ -252,6 +270,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             started: now,
             base: (0, None),
             is_open: false,
+            waits: true,
+            foreign: None,
             entries: Entries::new(options.entries_max, options.bytes_max),
             duplicates: vec![Duplicate::new(now); options.duplicates],
             layout: None,
@@ -284,6 +304,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// # Errors
     /// As those of [`append`](Self::append).
     pub fn check(&mut self, bytes: u64) -> Result<(), LogRefused> {
+        if let Some(found) = self.foreign {
+            return Err(LogRefused::Partitions { found, configured: self.options.partitions });
+        }
         if !self.is_open {
             return Err(LogRefused::NotOpen);
         }
@@ -311,19 +334,24 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             return self.fail_reads_of_leaving(duplicate);
         }
         let Some(last) = one.in_flight.take() else { return };
-        let made = match end {
-            BatchEnd::Answered(refused) => refused.first().map_or(last, |first| first - 1),
-            BatchEnd::Broken(made) => made,
-        };
-        if one.state.is_written() {
-            one.applied = one.applied.max(made);
-        }
         match end {
-            BatchEnd::Broken(_) => self.lose(duplicate),
+            BatchEnd::Broken(made) => {
+                if one.state.is_written() {
+                    one.applied = one.applied.max(made);
+                }
+                self.lose(duplicate);
+            }
             BatchEnd::Answered(refused) => {
-                (one.marker, one.opened_with) = (Some(one.marking), None);
-                if one.state.is_written() && !refused.is_empty() {
-                    self.take_refusal(now, duplicate, refused, last);
+                (one.marker, one.opened_with, one.must_mark) = (Some(one.marking), None, false);
+                self.take_answer(now, duplicate, refused, last);
+            }
+            BatchEnd::Unmarked => {
+                let sent = self.entries.after(one.applied).filter(|kept| !kept.is_void);
+                let sent = sent.map(|kept| kept.entry.number).take_while(|number| *number <= last);
+                match sent.collect::<Vec<u64>>() {
+                    // Without a change to refuse, only a new connection tells what the server has.
+                    sent if sent.is_empty() => self.lose(duplicate),
+                    sent => self.take_answer(now, duplicate, &sent, last),
                 }
             }
         }
@@ -332,6 +360,17 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             self.actions.push_back(LogAction::Read { duplicate, applied: Some(one.applied) });
         }
         self.advance(now);
+    }
+
+    /// Takes in which changes of a batch up to the entry `last` a duplicate has refused.
+    fn take_answer(&mut self, now: Instant, duplicate: usize, refused: &[u64], last: u64) {
+        let one = &mut self.duplicates[duplicate];
+        if one.state.is_written() {
+            one.applied = one.applied.max(refused.first().map_or(last, |first| first - 1));
+            if !refused.is_empty() {
+                self.take_refusal(now, duplicate, refused, last);
+            }
+        }
     }
 
     /// Takes in that the connection of a duplicate has ended while nothing was in flight.
@@ -349,8 +388,15 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Takes the marker of a duplicate, none if it has none, or the failure of the inspection.
     pub fn handle_inspected(&mut self, now: Instant, duplicate: usize, marker: Result<Option<Marker>, ()>) {
+        let DuplicateState::Inspected(has_landed) = self.duplicates[duplicate].state else { return };
+        let mut marker = marker;
+        if let Ok(Some(found)) = marker {
+            self.overtake(found.epoch);
+            if found.partitions != self.options.partitions {
+                (self.foreign, marker) = (Some(found.partitions), Err(()));
+            }
+        }
         let one = &mut self.duplicates[duplicate];
-        let DuplicateState::Inspected(has_landed) = one.state else { return };
         match marker {
             Ok(None) if one.is_candidate => self.dismiss(duplicate),
             Ok(Some(_)) => one.is_candidate = false,
@@ -405,7 +451,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
                 DuplicateState::Landing if one.due <= now => self.inspect(duplicate, true),
                 DuplicateState::Leaving if one.due <= now => {
                     one.due = Instant::NEVER;
-                    self.actions.push_back(LogAction::Leave(duplicate));
+                    self.actions.push_back(LogAction::Clear(duplicate));
                 }
                 DuplicateState::Behind | DuplicateState::Copying { from: None, .. } if one.due <= now => {
                     one.due = Instant::NEVER;
@@ -422,7 +468,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// be due.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        let start = (!self.is_open).then(|| self.started + self.options.start_max);
+        let start = (!self.is_open && self.waits).then(|| self.started + self.options.start_max);
         let start = start.filter(|_| self.duplicates.iter().any(|one| one.state == DuplicateState::Found));
         let due = self.duplicates.iter().enumerate().filter_map(|(duplicate, one)| match one.state {
             state if state.holds_back() && self.others_are_current(duplicate) => self.lags_from(duplicate),
@@ -433,7 +479,13 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Returns the next action for the driver; none until the next input.
     pub fn poll_action(&mut self) -> Option<LogAction<K, E>> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front()?;
+        Some(match action {
+            LogAction::Read { duplicate, .. } if self.foreign.is_some() => {
+                LogAction::Read { duplicate, applied: None }
+            }
+            action => action,
+        })
     }
 
     /// Returns the keys of the actions [`LogAction::Settle`] that were not polled yet.
@@ -483,6 +535,33 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     #[must_use]
     pub fn held(&self) -> (usize, u64) {
         (self.entries.len(), self.entries.bytes())
+    }
+
+    /// Returns the number of this process, which grows if the marker of a later one is found.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Takes over other times, as from a configuration that was read again. What was sent before
+    /// may still land as late as it could then.
+    pub fn set_times(&mut self, times: &LogOptions) {
+        let LogOptions { lag_max, retry, start_max, .. } = *times;
+        let landing = self.options.landing.max(times.landing);
+        self.options = LogOptions { lag_max, retry, start_max, landing, ..self.options };
+    }
+
+    /// Returns the number of partitions that a duplicate's marker names, if it is another one than
+    /// that of the store: the servers belong to another store, or its configuration was changed.
+    #[must_use]
+    pub fn foreign(&self) -> Option<u16> {
+        self.foreign
+    }
+
+    /// Has the log refuse all entries and reads, since another partition has found such a
+    /// duplicate.
+    pub fn refuse_foreign(&mut self, partitions: u16) {
+        self.foreign = Some(partitions);
     }
 
     /// Counts since the start.

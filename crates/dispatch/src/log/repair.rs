@@ -7,6 +7,7 @@ use sherwood_model::Instant;
 
 use super::duplicate::{Duplicate, DuplicateState, Marker};
 use super::{BATCH_ENTRIES_MAX, Log, LogAction};
+use crate::Acknowledge;
 
 impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Sets the state of a duplicate, and tells the driver if it is read now, or no longer.
@@ -19,7 +20,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             self.actions.push_back(LogAction::Read { duplicate, applied: None });
             self.spoil_copies_of(duplicate);
         } else if is_read && !was_read {
-            self.counts.repaired += 1;
+            self.counts.repaired += u64::from(!one.is_new);
             self.actions.push_back(LogAction::Read { duplicate, applied: Some(one.applied) });
         }
     }
@@ -43,13 +44,11 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// is known to have applied most, not from one that was sent more and may have refused it. If
     /// none has a marker, they are new and equal.
     pub(super) fn open_if_ready(&mut self, now: Instant) {
-        let known = |state: DuplicateState| state == DuplicateState::Found;
-        let present = self.duplicates.iter().filter(|one| known(one.state)).count();
-        let waits = now < self.started + self.options.start_max;
-        let lacks = present < self.voters().count() || self.waits_for_candidates();
-        if self.is_open || present == 0 || (waits && lacks) {
+        self.waits &= now < self.started + self.options.start_max;
+        if self.is_open || !self.are_enough_found() {
             return;
         }
+        let known = |state: DuplicateState| state == DuplicateState::Found;
         self.is_open = true;
         for duplicate in 0..self.duplicates.len() {
             if self.duplicates[duplicate].is_candidate {
@@ -82,6 +81,35 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         self.begin_on_disk(false);
     }
 
+    /// Returns true if the duplicates that were found may have the log opened: all of them, or,
+    /// after [`LogOptions::start_max`](super::LogOptions::start_max), so many with a marker that
+    /// one of them has what a majority has acknowledged. One without a marker may have been
+    /// emptied: it does not stand for those that cannot be reached.
+    fn are_enough_found(&self) -> bool {
+        let found = || self.duplicates.iter().filter(|one| one.state == DuplicateState::Found);
+        let (all, present) = (self.voters().count(), found().count());
+        if present == all && !self.waits_for_candidates() {
+            return present > 0;
+        }
+        let least = match self.options.acknowledge {
+            Acknowledge::Majority => all + 1 - self.needed_at_least(),
+            Acknowledge::First | Acknowledge::All => 1,
+        };
+        !self.waits && found().filter(|one| one.marker.is_some()).count() >= least
+    }
+
+    /// Takes a later number than a process whose marker was found, as after a clock went back: a
+    /// next process must prefer the markers of this one. They are all recorded anew.
+    pub(super) fn overtake(&mut self, found: u64) {
+        if found < self.epoch || (found == self.epoch && self.is_open) {
+            return;
+        }
+        self.epoch = found + 1;
+        if self.is_open {
+            self.duplicates.iter_mut().for_each(|one| one.marker = None);
+        }
+    }
+
     /// Has an inspected duplicate apply what it lacks, or be copied if the log does not have that.
     pub(super) fn resume(&mut self, duplicate: usize) {
         let one = &self.duplicates[duplicate];
@@ -101,7 +129,8 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
 
     /// Has a duplicate filled from another one, since the log cannot repair it.
     pub(super) fn need_copy(&mut self, duplicate: usize) {
-        self.counts.differs += 1;
+        let one = &self.duplicates[duplicate];
+        self.counts.differs += u64::from(!one.is_new);
         self.set_state(duplicate, DuplicateState::Copying { from: None, base: None });
         let one = &mut self.duplicates[duplicate];
         (one.applied, one.differs, one.due) = (0, true, Instant::NEVER);

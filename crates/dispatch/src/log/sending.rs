@@ -52,9 +52,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             sent: last,
             applied: one.applied,
             contested: self.contested,
+            partitions: self.options.partitions,
             layout: self.layout,
         };
-        if batch.is_empty() && one.marker == Some(marker) {
+        if batch.is_empty() && one.marker == Some(marker) && !one.must_mark {
             return;
         }
         one.note_sent(last, marker);
@@ -70,7 +71,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let until = match self.options.acknowledge {
             Acknowledge::First => furthest,
             Acknowledge::Majority => self.recorded_by_majority().max(self.applied_everywhere()).min(furthest),
-            Acknowledge::All => self.recorded_where_read().max(self.applied_everywhere()),
+            Acknowledge::All => self.recorded_where_read().max(self.applied_everywhere()).min(furthest),
         };
         for number in self.acknowledged + 1..=until {
             if !self.entries.get(number).is_some_and(|kept| kept.is_void) {
@@ -88,13 +89,19 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
     }
 
-    /// Returns the number up to which all duplicates have applied all entries; 0 while one is
-    /// absent. Whichever a next process goes on from has these.
+    /// Returns the number up to which all that may have a marker have applied all entries; 0 while
+    /// one is absent. Whichever a next process goes on from has these. One that leaves does not
+    /// count once the markers of the others are later than any of its own.
     fn applied_everywhere(&self) -> u64 {
-        if !self.voters().all(|one| one.state.is_written()) {
-            return 0;
-        }
-        self.voters().map(|one| one.applied).min().unwrap_or(0)
+        let recorded = self.recorded_by_voters();
+        let counts = |one: &&Duplicate| match one.state {
+            DuplicateState::Gone => false,
+            DuplicateState::Leaving => one.sent.0 > recorded,
+            _ => true,
+        };
+        let counted = self.duplicates.iter().filter(counts);
+        let applied = counted.map(|one| if one.state.is_written() { one.applied } else { 0 });
+        applied.min().unwrap_or(0)
     }
 
     /// Returns the number up to which the markers of more than half of the duplicates say that all

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use sherwood_model::Instant;
 
-use super::duplicate::{DuplicateState, Marker};
+use super::duplicate::{DuplicateState, Marker, NUMBER_MAX};
 use super::entries::Entries;
 use super::record::LogRecord;
 use super::{Log, LogAction};
@@ -58,6 +58,7 @@ impl<K, E> Recovered<K, E> {
     #[must_use]
     pub fn take(&mut self, record: LogRecord<K, E>, bytes: u64) -> bool {
         match record {
+            LogRecord::Begin { epoch, last, .. } if epoch.max(last) > NUMBER_MAX => return false,
             LogRecord::Begin { epoch, last, continues } => {
                 if self.epochs.is_empty() || !continues {
                     self.epochs.clear();
@@ -131,6 +132,17 @@ struct Voided {
     is_unknown: bool,
 }
 
+/// Records that are being stored.
+#[derive(Clone, Copy, Debug)]
+struct Storing {
+    /// The last entry.
+    last: u64,
+    /// Number of voids.
+    voids: usize,
+    /// The number under which the process begins or has begun.
+    epoch: u64,
+}
+
 /// The state of a log that is kept on disk.
 #[derive(Clone, Debug)]
 pub(super) struct Disk<K, E> {
@@ -140,13 +152,12 @@ pub(super) struct Disk<K, E> {
     recovered_until: u64,
     /// The earlier processes from whose markers the log can be replayed.
     epochs: VecDeque<Epoch>,
-    /// False until it is stored that this process has begun; `continues` says how.
-    is_begun: bool,
+    /// The number under which this process has begun, once that is stored; `continues` says how.
+    begun: Option<u64>,
     continues: bool,
-    /// The entries up to this one are stored, and the last one and the number of voids that are
-    /// being stored.
+    /// The entries up to this one are stored.
     stored: u64,
-    storing: Option<(u64, usize)>,
+    storing: Option<Storing>,
     voids: Vec<Voided>,
     /// The time of the next attempt after a failure; [`Instant::NEVER`] if there is none.
     due: Option<Instant>,
@@ -162,7 +173,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             recovered: Some(recovered),
             recovered_until: 0,
             epochs: VecDeque::new(),
-            is_begun: false,
+            begun: None,
             continues: false,
             stored: 0,
             storing: None,
@@ -174,9 +185,9 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// Takes the end of a [`LogAction::Store`]. Ignored if none is in flight.
     pub fn handle_stored(&mut self, now: Instant, end: StoreEnd) {
         let Some(disk) = &mut self.disk else { return };
-        let Some((last, voids)) = disk.storing.take() else { return };
+        let Some(Storing { last, voids, epoch }) = disk.storing.take() else { return };
         if end == StoreEnd::Stored {
-            disk.is_begun = true;
+            (disk.begun, disk.continues) = (Some(epoch), true);
             for number in disk.stored + 1..=last {
                 // The duplicates lag from now on.
                 self.entries.get_mut(number).into_iter().for_each(|kept| kept.appended = now);
@@ -232,7 +243,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         }
         let (epoch, last) = (self.epoch, disk.stored);
         let begin = LogRecord::Begin { epoch, last, continues: disk.continues };
-        let mut records: Vec<_> = (!disk.is_begun).then_some(begin).into_iter().collect();
+        let mut records: Vec<_> = (disk.begun != Some(epoch)).then_some(begin).into_iter().collect();
         let voids = disk.voids.iter();
         records
             .extend(voids.map(|&Voided { number, may_be_made, .. }| LogRecord::Void { number, may_be_made }));
@@ -245,7 +256,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             records.push(LogRecord::Change(kept.entry.clone()));
         }
         if !records.is_empty() {
-            disk.storing = Some((last, disk.voids.len()));
+            disk.storing = Some(Storing { last, voids: disk.voids.len(), epoch });
             self.actions.push_back(LogAction::Store { records, first: self.entries.first() });
         }
     }
@@ -259,7 +270,7 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     /// not know would have the next one disregard what is there, and those that cover an entry
     /// without effect would have it applied at the others alone.
     pub(super) fn may_mark(&self) -> bool {
-        self.disk.as_ref().is_none_or(|disk| disk.is_begun && disk.voids.is_empty())
+        self.disk.as_ref().is_none_or(|disk| disk.begun == Some(self.epoch) && disk.voids.is_empty())
     }
 
     /// Returns true if nothing can be stored for now.

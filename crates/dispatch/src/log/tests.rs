@@ -8,6 +8,7 @@ use super::*;
 
 const AT: Instant = Instant::from_secs(1);
 const OPTIONS: LogOptions = LogOptions {
+    partitions: 1,
     duplicates: 2,
     acknowledge: Acknowledge::All,
     entries_max: 4,
@@ -57,7 +58,7 @@ fn complete(log: &mut Log<&'static str, u32>, now: Instant) -> Actions {
 }
 
 fn marker(sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch: 3, sent, applied, ..Marker::default() })
+    Some(Marker { epoch: 3, sent, applied, partitions: 1, ..Marker::default() })
 }
 
 fn states(log: &Log<&'static str, u32>) -> Vec<DuplicateState> {
@@ -111,6 +112,92 @@ fn process_that_starts_goes_on_from_the_duplicate_that_is_furthest_ahead() {
     log.handle_copied(now, 0, true);
     complete(&mut log, now);
     assert_eq!((states(&log), log.last()), (vec![DuplicateState::Current; 2], 13));
+}
+
+/// Creates a log of which only these duplicates are reached, for longer than it waits.
+fn opened_without_others(options: LogOptions, found: &[(usize, Option<Marker>)]) -> Log<&'static str, u32> {
+    let mut log = Log::new(options, 7, AT, SeededState::new(1));
+    for now in [AT, AT + options.landing, AT + options.start_max] {
+        log.handle_timeout(now);
+        found.iter().for_each(|(one, marker)| log.handle_inspected(now, *one, Ok(*marker)));
+    }
+    log
+}
+
+#[test]
+fn duplicate_without_a_marker_does_not_stand_for_one_that_is_not_reached() {
+    let mut log = opened_without_others(OPTIONS, &[(0, None)]);
+    assert!(!log.is_open(), "it may have lost its data");
+    assert_eq!(log.append(AT, "a", 1, 1), Err(LogRefused::NotOpen));
+    actions(&mut log);
+    let now = AT + OPTIONS.start_max;
+    for now in [now, now + OPTIONS.landing] {
+        log.handle_timeout(now);
+        log.handle_inspected(now, 1, Ok(marker(9, 9)));
+    }
+    assert!(complete(&mut log, now).contains(&LogAction::Copy { from: 1, to: 0 }));
+    assert!(opened_without_others(OPTIONS, &[(0, marker(9, 9))]).is_open(), "it has all that is reached");
+}
+
+#[test]
+fn log_is_not_opened_without_a_duplicate_that_has_what_a_majority_acknowledged() {
+    let options = LogOptions { duplicates: 3, acknowledge: Acknowledge::Majority, ..OPTIONS };
+    assert!(!opened_without_others(options, &[(0, marker(9, 9))]).is_open());
+    assert!(opened_without_others(options, &[(0, marker(9, 9)), (2, marker(8, 8))]).is_open());
+}
+
+#[test]
+fn process_whose_clock_went_back_writes_later_markers_than_the_one_before() {
+    let (mut log, now) = opened_by(2, OPTIONS, &[marker(9, 9), None]);
+    let of_first = |actions: Actions| {
+        let of = |action: &LogAction<_, _>| match action {
+            LogAction::Apply { marker, .. } => Some(marker.epoch),
+            _ => None,
+        };
+        actions.iter().find_map(of)
+    };
+    assert_eq!(of_first(actions(&mut log)), Some(4));
+    log.handle_copied(now, 1, true);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    complete(&mut log, now);
+    // One that comes back with what a still later process has written is overtaken, too.
+    log.handle_applied(now, 1, BatchEnd::Broken(0));
+    log.handle_broken(now, 1);
+    let found = Some(Marker { epoch: 11, partitions: 1, ..Marker::default() });
+    for now in [now, now + OPTIONS.landing] {
+        log.handle_timeout(now);
+        log.handle_inspected(now, 1, Ok(found));
+    }
+    assert_eq!(of_first(actions(&mut log)), Some(12));
+}
+
+#[test]
+fn duplicates_of_a_store_with_other_partitions_are_not_touched() {
+    let foreign = Some(Marker { partitions: 4, ..marker(9, 9).expect("a marker") });
+    let (mut log, now) = opened(OPTIONS, &[foreign, foreign]);
+    log.handle_timeout(now + OPTIONS.start_max);
+    let touched = |action: &LogAction<_, _>| !matches!(action, LogAction::Inspect(_));
+    assert!(!complete(&mut log, now).iter().any(touched));
+    let refused = LogRefused::Partitions { found: 4, configured: 1 };
+    assert_eq!(log.append(now, "a", 1, 1), Err(refused));
+}
+
+#[test]
+fn refused_marker_counts_as_refusal_of_its_changes_and_is_not_recorded() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+    log.handle_applied(now, 1, BatchEnd::Unmarked);
+    assert_eq!(states(&log), [DuplicateState::Current, DuplicateState::Behind]);
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert!(
+        !complete(&mut log, now)
+            .contains(&LogAction::Settle(LogEntry { number: 1, key: "a", change: 1 }, false))
+    );
+    log.handle_timeout(now + OPTIONS.retry);
+    log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    log.handle_applied(now, 1, BatchEnd::Unmarked);
+    assert_eq!(states(&log)[1], DuplicateState::Inspected(false), "a marker alone tells nothing");
 }
 
 #[test]
@@ -201,7 +288,7 @@ fn reconnected(
 }
 
 fn of_this_process(sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch: 7, sent, applied, ..Marker::default() })
+    Some(Marker { epoch: 7, sent, applied, partitions: 1, ..Marker::default() })
 }
 
 #[test]

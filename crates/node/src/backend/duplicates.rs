@@ -49,9 +49,11 @@ impl BackendDriver {
         let store = Arc::clone(&self.replicas[replica.index()]);
         let Some(duplicate) = store.as_duplicate() else { return };
         let place = (partition, replica);
-        let mut connection: Connection = None;
+        let (mut connection, mut next): (Connection, _) = (None, None);
         loop {
             let step = tokio::select! {
+                biased;
+                step = async { next.take() }, if next.is_some() => step,
                 step = steps.recv() => step,
                 () = ended(&mut connection) => {
                     connection = None;
@@ -77,9 +79,16 @@ impl BackendDriver {
                 Some(Step::Apply { marker, entries }) => {
                     self.apply(place, &mut connection, marker, entries).await;
                 }
-                Some(Step::Copy { from }) => self.copy(place, from).await,
+                // A further step means that the copy is of no use any more.
+                Some(Step::Copy { from }) => tokio::select! {
+                    () = self.copy(place, from) => {}
+                    step = steps.recv() => match step {
+                        Some(step) => next = Some(step),
+                        None => return,
+                    },
+                },
                 Some(Step::Close) => connection = None,
-                Some(Step::Leave) => {
+                Some(Step::Clear) => {
                     connection = None;
                     self.clear(place, duplicate).await;
                 }
@@ -114,18 +123,16 @@ impl BackendDriver {
         });
         match open.apply(marker.to_string().into(), changes.collect()).await {
             Applied::Answered(refused) => {
+                refused.iter().for_each(|(_, error)| self.errors.failed(self, error));
                 let refused = refused.into_iter().map(|(at, error)| (numbers[at], error));
-                self.tell_answered(place, refused.collect());
-            }
-            // Without a change to refuse, only a new connection tells what the server has.
-            Applied::Unmarked(error) if !numbers.is_empty() => {
-                let refused = numbers.into_iter().map(|number| (number, error.clone()));
-                self.tell_answered(place, refused.collect());
+                let refused: Vec<(u64, StoreError)> = refused.collect();
+                let numbers: Vec<u64> = refused.iter().map(|(number, _)| *number).collect();
+                self.tell_refused(place, refused, BatchEnd::Answered(&numbers));
             }
             Applied::Unmarked(error) => {
-                *connection = None;
                 self.errors.failed(self, &error);
-                self.tell(place, DuplicateEvent::Applied(BatchEnd::Broken(0)));
+                let refused = numbers.into_iter().map(|number| (number, error.clone()));
+                self.tell_refused(place, refused.collect(), BatchEnd::Unmarked);
             }
             Applied::Broken { made, error } => {
                 *connection = None;
@@ -136,10 +143,8 @@ impl BackendDriver {
         }
     }
 
-    /// Reports a batch of which these changes were refused.
-    fn tell_answered(self: &Arc<Self>, place: Place, refused: Vec<(u64, StoreError)>) {
-        refused.iter().for_each(|(_, error)| self.errors.failed(self, error));
-        let numbers: Vec<u64> = refused.iter().map(|(number, _)| *number).collect();
+    /// Reports the end of a batch of which these changes were refused.
+    fn tell_refused(self: &Arc<Self>, place: Place, refused: Vec<(u64, StoreError)>, end: BatchEnd<'_>) {
         let (partition, replica) = place;
         self.drive(|state, now, cache| {
             for (number, error) in refused {
@@ -148,7 +153,7 @@ impl BackendDriver {
                     pending.note_refused(error);
                 }
             }
-            let event = DuplicateEvent::Applied(BatchEnd::Answered(&numbers));
+            let event = DuplicateEvent::Applied(end);
             state.machine.handle_duplicate(now, cache, partition, replica, event);
         });
     }
@@ -188,7 +193,7 @@ impl BackendDriver {
             }
             Err(error) => self.errors.failed(self, error),
         }
-        self.tell(place, DuplicateEvent::Left(cleared.is_ok()));
+        self.tell(place, DuplicateEvent::Cleared(cleared.is_ok()));
     }
 
     fn is_of_partition(&self, key: &[u8], partition: usize) -> bool {

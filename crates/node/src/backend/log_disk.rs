@@ -17,11 +17,6 @@ use thiserror::Error;
 use crate::backend::BackendDriver;
 use crate::backend::waiter::Waiter;
 
-/// Length at which a file is followed by another one, if that is less than an eighth of the log.
-const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Least length at which a file is followed by another one.
-const FILE_BYTES_MIN: u64 = 64 << 10;
-
 type Records = Vec<LogRecord<Bytes, Logged<Found>>>;
 
 /// The reason why a node cannot start with its logs.
@@ -164,7 +159,7 @@ impl PartitionDisk {
         let mut recovered = Recovered::new(options.entries_max as usize, options.bytes_max);
         let mut disk = Self {
             directory,
-            files: LogFiles::new((options.bytes_max / 8).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)),
+            files: LogFiles::of_log(options.bytes_max),
             current: None,
             removed: VecDeque::new(),
             has_entries: false,

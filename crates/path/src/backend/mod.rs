@@ -393,10 +393,11 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         self.dispatch.restart_ramp();
     }
 
-    /// Sets the timeout of further queries, and how calls are retried and replicas probed: see
-    /// [`Dispatch::set_times`].
+    /// Sets the timeout of further queries and of duplicates, and how calls are retried and
+    /// replicas probed: see [`Dispatch::set_times`].
     pub fn set_times(&mut self, timeout: Duration, retry: RetryOptions, probe: ProbeOptions) {
         self.dispatch.set_times(timeout, retry, probe);
+        self.duplicates.iter_mut().for_each(|duplicates| duplicates.set_timeout(timeout));
     }
 
     /// Takes over the [lifetimes](Rules::take_lifetimes) of other rules, for values that are stored

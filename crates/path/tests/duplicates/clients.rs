@@ -7,7 +7,7 @@ use sherwood_path::{
     Acknowledge, Consistency, FetchKey, Session, Write, WriteId, WriteOptions, WriteOutcome,
 };
 
-use crate::events::{BUSY, Event, KEYS, PARTITION, Version, View, key, ms};
+use crate::events::{Event, KEYS, PARTITION, Version, View, key, ms};
 use crate::world::World;
 
 /// A client.
@@ -48,12 +48,12 @@ impl World {
 
     /// Has a client act again after some time.
     fn rest(&mut self, client: usize) {
-        let rest = self.draw_time(ms(15));
+        let rest = self.quiet_until.since(self.now) + self.draw_time(ms(15));
         self.plan(rest, Event::Act(client));
     }
 
     pub(crate) fn act(&mut self, client: usize) {
-        if self.now >= self.begun + BUSY {
+        if self.now >= self.busy_until {
             return;
         }
         if self.once_in(3) {

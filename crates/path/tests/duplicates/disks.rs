@@ -81,7 +81,7 @@ impl World {
         disk.write = Some((write, files, last));
         let slow = if self.disk_faults.slow_until > self.now { ms(150) } else { ms(2) };
         let delay = self.draw_time(slow);
-        let process = self.duplicates.epoch;
+        let process = self.process;
         let disk = &mut self.disks.as_mut().expect("logs are kept on disk")[partition];
         if !self.reports_early {
             return self.plan(delay, Event::Synced { partition, process });
@@ -99,7 +99,7 @@ impl World {
     /// Ends a write, unless the process that began it has ended.
     pub(crate) fn end_store(&mut self, partition: usize, process: u64) {
         let disk = &mut self.disks.as_mut().expect("logs are kept on disk")[partition];
-        if process != self.duplicates.epoch {
+        if process != self.process {
             return;
         }
         if self.reports_early {

@@ -42,6 +42,11 @@ pub(crate) const TIMEOUT: Duration = Duration::from_millis(100);
 pub(crate) const FAULTY: Duration = Duration::from_millis(1_500);
 pub(crate) const BUSY: Duration = Duration::from_millis(1_800);
 
+/// Duration of an outage, and the part of it after which a new process goes on without a server
+/// that it cannot reach.
+pub(crate) const OUTAGE: Duration = Duration::from_secs(12);
+pub(crate) const ALONE_AFTER: Duration = Duration::from_secs(11);
+
 pub(crate) fn key(number: usize) -> Key {
     [number as u8, 0, 0, 0]
 }

@@ -6,7 +6,7 @@ use sherwood_dispatch::{Acknowledge, DuplicateState};
 use sherwood_path::DuplicateStanding;
 
 use crate::disks::Disk;
-use crate::events::{Event, FAULTY, ms};
+use crate::events::{ALONE_AFTER, Event, FAULTY, OUTAGE, ms};
 use crate::servers::{Contents, Seat};
 use crate::world::World;
 
@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     SlowDisk,
     /// The next write to the disk fails for good.
     BreakDisk,
+    /// A server is cut off for longer than a process that starts at the same time waits for it.
+    Outage(usize),
     /// The state of the disk is kept, to go back to.
     SnapshotDisk,
 }
@@ -81,6 +83,10 @@ impl World {
             self.plan(at, Event::Change);
         }
         self.plan(FAULTY, Event::Heal);
+        if self.once_in(2) {
+            let server = self.draw(self.servers.len() as u64) as usize;
+            self.plan(FAULTY + ms(250), Event::Fail(Fault::Outage(server)));
+        }
     }
 
     pub(crate) fn fail(&mut self, fault: Fault) {
@@ -108,14 +114,12 @@ impl World {
                 self.servers[server].snapshot = self.servers[server].contents.clone();
             }
             Fault::Kill(server) => self.kill(server),
-            Fault::Crash if !self.is_latest_named() => {
-                self.plan(Duration::from_micros(100), Event::Fail(Fault::Crash));
-            }
             Fault::Crash => {
                 self.lose_with_process();
                 self.crash();
             }
             Fault::Restart { keeps_earlier } => self.restart(keeps_earlier),
+            Fault::Outage(server) => self.cut_off_for_long(server),
             Fault::FillDisk => self.disk_faults.full_until = until,
             Fault::SlowDisk => self.disk_faults.slow_until = until,
             Fault::BreakDisk => self.disk_faults.breaks = true,
@@ -177,11 +181,34 @@ impl World {
         own.map(|one| one.partition).all(is_elsewhere)
     }
 
+    /// Cuts a server off and ends the process, if another server has all that it has, or has just
+    /// lost all that it had in common with it. Clients come back when the next process may have
+    /// gone on without it.
+    fn cut_off_for_long(&mut self, server: usize) {
+        let is_recorded = self.options.acknowledge != Acknowledge::First || self.disks.is_some();
+        let other = (server + 1) % self.servers.len();
+        let logs = self.machine.logs().expect("it has logs");
+        let are_two = logs.is_settled && logs.layout.is_some_and(|layout| layout.duplicates == 2);
+        let is_needed = are_two || self.options.acknowledge == Acknowledge::Majority;
+        if is_recorded && is_needed && self.once_in(2) && self.may_lose(other) {
+            self.count("server cut off while another one has lost its data");
+            self.links_of(other).for_each(|(_, link)| link.sever());
+            self.servers[other].contents = Contents::default();
+        } else if !is_recorded || !self.may_lose(server) {
+            return;
+        }
+        self.count("server cut off while a process starts");
+        self.servers[server].cut_off_until = self.now + OUTAGE;
+        self.quiet_until = self.now + ALONE_AFTER;
+        self.busy_until = self.quiet_until + ms(300);
+        self.crash();
+    }
+
     /// Ends the process, and starts the next one without the disk. That one goes by the markers,
     /// which need not record what the first duplicate has acknowledged.
     fn restart(&mut self, keeps_earlier: bool) {
         let is_recorded = self.options.acknowledge != Acknowledge::First || self.are_acknowledged_recorded();
-        if !is_recorded || !self.is_latest_named() {
+        if !is_recorded {
             return self.plan(Duration::from_micros(100), Event::Fail(Fault::Restart { keeps_earlier }));
         }
         if let Some(disks) = &mut self.disks {
@@ -216,28 +243,9 @@ impl World {
     fn are_acknowledged_recorded(&self) -> bool {
         (0..self.duplicates.partitions).all(|partition| {
             let found = self.servers.iter().filter_map(|server| server.contents.markers.get(&partition));
-            let of_epoch = found.filter(|marker| marker.epoch == self.duplicates.epoch);
-            let recorded = of_epoch.map(|marker| marker.applied).max().unwrap_or(0);
+            let recorded = found.max().map_or(0, |marker| marker.applied);
             let later = self.numbers.range((partition, recorded + 1)..(partition + 1, 0));
             !later.into_iter().any(|(_, write)| self.history.is_acknowledged(*write))
-        })
-    }
-
-    /// True if the configured duplicates of each partition lead to the latest marker, or none has
-    /// any: one of them has it or names the layout that it names.
-    fn is_latest_named(&self) -> bool {
-        let duplicates = self.duplicates;
-        (0..duplicates.partitions).all(|partition| {
-            let is_configured = |server: usize| server / duplicates.duplicates == partition;
-            let found = self
-                .servers
-                .iter()
-                .enumerate()
-                .map(|(at, server)| (at, server.contents.markers.get(&partition)));
-            let found: Vec<_> = found.filter_map(|(at, marker)| Some((at, *marker?))).collect();
-            let latest = found.iter().map(|(_, marker)| *marker).max();
-            let mut own = found.iter().filter(|(at, _)| is_configured(*at)).peekable();
-            own.peek().is_none() || own.any(|(_, marker)| Some(*marker) == latest || marker.layout.is_some())
         })
     }
 

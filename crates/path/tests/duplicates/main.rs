@@ -148,6 +148,8 @@ const MUST_HAPPEN: &[&str] = &[
     "idle connection broken",
     "server paused",
     "server cut off",
+    "server cut off while a process starts",
+    "server cut off while another one has lost its data",
     "server killed",
     "server lost its data",
     "server went back to earlier data",

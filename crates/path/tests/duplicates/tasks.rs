@@ -35,7 +35,7 @@ impl World {
     /// Takes in a step of a log.
     pub(crate) fn take_step(&mut self, seat: Seat, step: Step) {
         self.tell(|| format!("{seat:?} is to do: {step:?}"));
-        if matches!(step, DuplicateStep::Inspect | DuplicateStep::Leave | DuplicateStep::Close) {
+        if matches!(step, DuplicateStep::Inspect | DuplicateStep::Clear | DuplicateStep::Close) {
             self.link(seat).give_up_connection();
         }
         if step == DuplicateStep::Close {
@@ -65,7 +65,7 @@ impl World {
                 (Task::Fill { from: Some(from.index()), key: 0 }, vec![Command::Mark(None)])
             }
             DuplicateStep::Close => return,
-            DuplicateStep::Leave => {
+            DuplicateStep::Clear => {
                 self.link(seat).connect();
                 (Task::Fill { from: None, key: 0 }, vec![Command::Mark(None)])
             }
@@ -134,7 +134,7 @@ impl World {
         let Some(key) = (next..KEYS).find(of_partition) else {
             self.count(if from.is_some() { "copy done" } else { "duplicate left" });
             let event =
-                if from.is_some() { DuplicateEvent::Copied(true) } else { DuplicateEvent::Left(true) };
+                if from.is_some() { DuplicateEvent::Copied(true) } else { DuplicateEvent::Cleared(true) };
             return self.end_task(seat, event);
         };
         let source = from.map(|from| &self.servers[from]);
@@ -182,7 +182,7 @@ impl World {
         let (what, event) = match task {
             Task::None => ("idle connection broken", DuplicateEvent::Broken),
             Task::Fill { from: Some(_), .. } => ("copy failed", DuplicateEvent::Broken),
-            Task::Fill { from: None, .. } => ("removal failed", DuplicateEvent::Left(false)),
+            Task::Fill { from: None, .. } => ("removal failed", DuplicateEvent::Cleared(false)),
             Task::Inspection => ("inspection failed", DuplicateEvent::Inspected(Err(()))),
             Task::Batch { made, .. } => ("batch broken", DuplicateEvent::Applied(BatchEnd::Broken(made))),
         };

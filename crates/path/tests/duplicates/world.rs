@@ -18,7 +18,7 @@ use crate::Seen;
 use crate::calls::Call;
 use crate::clients::{Client, Read, Running, content};
 use crate::disks::{Disk, DiskFaults};
-use crate::events::{Event, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
+use crate::events::{BUSY, Event, KEYS, Key, PARTITION, TIMEOUT, Version, View, key, ms};
 use crate::history::History;
 use crate::servers::{Link, Seat, Server};
 
@@ -40,10 +40,18 @@ impl AnswerCache<Version> for Cached<'_> {
     }
 }
 
+/// Writes by partition and number in the log.
+type Numbers = BTreeMap<(usize, u64), u64>;
+
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) begun: Instant,
+    /// Clients do nothing until the first time, and nothing more from the second one on.
+    pub(crate) quiet_until: Instant,
+    pub(crate) busy_until: Instant,
     pub(crate) step: u64,
+    /// Number of processes before this one.
+    pub(crate) process: u64,
     random: SplitMix64,
     pub(crate) faulty: bool,
     pub(crate) cache: Cache,
@@ -57,7 +65,7 @@ pub(crate) struct World {
     /// The disk with the logs, if they are kept on one.
     pub(crate) disks: Option<Vec<Disk>>,
     /// An earlier state of the disk, and of `numbers`.
-    pub(crate) earlier: (Option<Vec<Disk>>, BTreeMap<(usize, u64), u64>),
+    pub(crate) earlier: (Option<Vec<Disk>>, Numbers),
     pub(crate) disk_faults: DiskFaults,
     /// True if the driver says that a write is stored before it is: a fault that must be found.
     pub(crate) reports_early: bool,
@@ -66,7 +74,7 @@ pub(crate) struct World {
     pub(crate) kept: View,
     pub(crate) history: History,
     /// The writes by partition and number in the log.
-    pub(crate) numbers: BTreeMap<(usize, u64), u64>,
+    pub(crate) numbers: Numbers,
     pub(crate) clients: Vec<Client>,
     pub(crate) reads: BTreeMap<u64, Read>,
     pub(crate) asked: u64,
@@ -94,7 +102,10 @@ impl World {
         let mut world = Self {
             now,
             begun: now,
+            quiet_until: now,
+            busy_until: now + BUSY,
             step: 0,
+            process: 0,
             faulty: true,
             cache: empty_cache(seed),
             machine: start(&options, now, seed),
@@ -133,7 +144,9 @@ impl World {
 
     /// Starts the next process.
     pub(crate) fn start(&mut self) {
-        self.duplicates.epoch += 1;
+        self.process += 1;
+        // The clock of the machine may have been set back.
+        self.duplicates.epoch = self.draw(4) + 1;
         self.options.duplicates = Some(self.duplicates);
         self.machine = start(&self.options, self.now, self.seed);
         self.cache = empty_cache(self.seed);

@@ -36,9 +36,9 @@ pub struct PricedPlan {
 }
 
 /// Returns a plan for each number of duplicates, and each way to ask them, with as many partitions
-/// as `nodes` nodes allow, the best first: the highest level, and of equal ones the cheapest. Hedges
-/// of which there is a [`doubt`] are left out. The best level never falls with more nodes. Takes
-/// some 20 ms.
+/// as `nodes` nodes allow, the best first: the highest level, and of equal ones the cheapest.
+/// Hedges of which there is a [`doubt`] are left out. The best level never falls with more nodes.
+/// Takes some 20 ms.
 #[must_use]
 pub fn plans(
     times: &ServiceTimes,
@@ -113,8 +113,8 @@ pub fn ways(
 }
 
 /// Returns false for hedges that may do the opposite of what is predicted: a duplicate that is slow
-/// leaves its accesses to others, which then have theirs hedged as well. Where all are asked, or one
-/// alone, the load does not depend on times, and a prediction in doubt still ranks plans.
+/// leaves its accesses to others, which then have theirs hedged as well. Where all are asked, or
+/// one alone, the load does not depend on times, and a prediction in doubt still ranks plans.
 fn is_sound(plan: &StorePlan, figures: &PlanFigures) -> bool {
     plan.hedge_ms.is_none() || doubt(plan, figures, None).is_none()
 }

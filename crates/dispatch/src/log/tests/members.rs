@@ -66,13 +66,13 @@ fn duplicate_leaves_once_the_other_has_recorded_everything_anew() {
     assert!(complete(&mut log, now).contains(&LogAction::Acknowledge(2, true)), "the other one is enough");
     let over = now + OPTIONS.landing;
     log.handle_timeout(over);
-    assert_eq!(actions(&mut log), [LogAction::Leave(1)]);
-    log.handle_left(over, 1, false);
+    assert_eq!(actions(&mut log), [LogAction::Clear(1)]);
+    log.handle_cleared(over, 1, false);
     log.handle_timeout(over + OPTIONS.retry);
-    assert_eq!(actions(&mut log), [LogAction::Leave(1)], "it is cleared again");
+    assert_eq!(actions(&mut log), [LogAction::Clear(1)], "it is cleared again");
     log.join(over, 1);
     assert!(!log.is_gone(1) && actions(&mut log).is_empty(), "it cannot join before it is cleared");
-    log.handle_left(over, 1, true);
+    log.handle_cleared(over, 1, true);
     log.join(over, 1);
     assert_eq!(actions(&mut log), [LogAction::Inspect(1)]);
 }
@@ -129,7 +129,34 @@ fn candidate_that_is_not_reached_is_waited_for_only_while_nothing_else_is_known(
     let log = asked(marker(5, 5), Err(()));
     assert!(log.is_current(0) && log.is_gone(1));
     let mut log = asked(None, Err(()));
+    let late = AT + OPTIONS.start_max;
+    log.handle_timeout(late);
     assert!(!log.is_open(), "the configured one may have lost its data");
-    log.handle_timeout(AT + OPTIONS.start_max);
-    assert!(log.is_current(0));
+    assert_eq!(log.next_timeout(), None, "it waits for the answer to a further inspection alone");
+    for now in [late, late + OPTIONS.landing] {
+        log.handle_timeout(now);
+        log.handle_inspected(now, 1, Ok(None));
+    }
+    assert!(log.is_current(0), "it has nothing either");
+}
+
+#[test]
+fn write_waits_for_the_marker_of_the_other_while_one_that_leaves_may_have_a_later_one() {
+    let (mut log, now) = opened(OPTIONS, &[None, None]);
+    complete(&mut log, now);
+    log.append(now, "a", 1, 1).expect("it has room");
+    log.append(now, "b", 2, 1).expect("it has room");
+    // The one that leaves has both and has recorded that, before the other one answers at all.
+    for _ in 0..3 {
+        log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+    }
+    log.leave(now, 1);
+    log.append(now, "c", 3, 1).expect("it has room");
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert!(actions(&mut log).contains(&LogAction::Retire(1)));
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    let acknowledged = |actions: Actions| actions.contains(&LogAction::Acknowledge(3, true));
+    assert!(!acknowledged(actions(&mut log)), "a next process would go on from the one that leaves");
+    log.handle_applied(now, 0, BatchEnd::Answered(&[]));
+    assert!(acknowledged(actions(&mut log)));
 }

@@ -14,6 +14,7 @@ const KEYS: u64 = 12;
 fn options(draws: &mut SplitMix64) -> LogOptions {
     let acknowledge = [Acknowledge::First, Acknowledge::Majority, Acknowledge::All];
     LogOptions {
+        partitions: 1,
         duplicates: 1 + below(draws, 3) as usize,
         acknowledge: acknowledge[below(draws, 3) as usize],
         entries_max: 8 << below(draws, 5),
@@ -133,7 +134,7 @@ impl World {
                 LogAction::Abandon(number) => assert!(self.abandoned.insert(number), "seed {}", self.seed),
                 LogAction::Settle(entry, true) => self.settled[entry.key as usize] = entry.number,
                 LogAction::Settle(_, false) => {}
-                LogAction::Close(_) | LogAction::Retire(_) | LogAction::Leave(_) => {
+                LogAction::Close(_) | LogAction::Retire(_) | LogAction::Clear(_) => {
                     unreachable!("no duplicate leaves")
                 }
                 LogAction::Store { .. } => unreachable!("it is kept in memory"),

@@ -49,7 +49,7 @@ fn stores(actions: &Actions) -> Vec<(Vec<Record>, u64)> {
 }
 
 fn marker_of(epoch: u64, sent: u64, applied: u64) -> Option<Marker> {
-    Some(Marker { epoch, sent, applied, ..Marker::default() })
+    Some(Marker { epoch, sent, applied, partitions: 1, ..Marker::default() })
 }
 
 /// Opens a log without entries, and has it store that it has begun.

@@ -55,7 +55,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
     /// layout, the duplicates of that layout are asked, too, before the log is open.
     pub(super) fn take_marker(&mut self, now: Instant, partition: usize, marker: Marker) {
         let (log, place) = (&mut self.logs[partition], &mut self.places[partition]);
-        if log.is_open() || place.latest >= Some(marker) {
+        let is_ours = usize::from(marker.partitions) == self.options.partitions;
+        if !is_ours || log.is_open() || place.latest >= Some(marker) {
             return;
         }
         place.latest = Some(marker);

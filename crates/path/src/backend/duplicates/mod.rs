@@ -70,6 +70,7 @@ impl DuplicateOptions {
     /// reads before it would make writes time out.
     fn log(&self, acknowledge: Acknowledge, timeout: Duration) -> LogOptions {
         LogOptions {
+            partitions: self.partitions as u16,
             duplicates: self.duplicates,
             acknowledge,
             entries_max: self.entries_max,
@@ -100,6 +101,9 @@ pub(super) struct Duplicates<K, V, W> {
     places: Vec<Place>,
     /// The layout that the store has, or is on its way to.
     target: Layout,
+    /// The number of the process in sessions, and the first that it had: it grows with those of the
+    /// logs.
+    epoch: (u64, u64),
     /// Number of changes that were appended to all logs so far.
     stamp: u64,
     /// Writes that are not acknowledged, by partition and number in its log.
@@ -127,6 +131,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
             logs: (0..options.partitions).map(|_| log()).collect(),
             places: (0..options.partitions).map(|of| Place::new(options.layout(), of)).collect(),
             target: options.layout(),
+            epoch: (options.epoch, options.epoch),
             stamp: 0,
             writes: HashMap::with_hasher(hash),
             dues,
@@ -202,6 +207,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
             self.dues.remove(&(before, partition));
         }
         self.dues.extend(due.map(|due| (due, partition)));
+    }
+
+    /// Takes over the timeout of the backend.
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        let times = self.options.log(Acknowledge::default(), timeout);
+        self.logs.iter_mut().for_each(|log| log.set_times(&times));
     }
 
     /// Counts of all logs since the start.

@@ -18,7 +18,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
         let partition = self.options.partition(key.as_ref());
         let stamp = match self.options.consistency {
             Consistency::Eventual => 0,
-            Consistency::ReadYourWrites | Consistency::Causal => session.stamp_in(self.options.epoch),
+            Consistency::ReadYourWrites | Consistency::Causal => {
+                session.stamp_in(self.epoch.1..=self.epoch.0)
+            }
         };
         if stamp == 0 {
             return (partition, 0);
@@ -28,7 +30,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Duplicates<K, V, W> {
 
     /// Returns the session of a client that has just read, or whose change was acknowledged.
     pub(super) fn session(&self) -> Session {
-        Session { epoch: self.options.epoch, stamp: self.stamp }
+        Session { epoch: self.epoch.0, stamp: self.stamp }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Consistency of reads, and the sessions of clients.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -51,9 +52,9 @@ impl Session {
         *self = (*self).max(other);
     }
 
-    /// Returns the last change that reads must reflect in a process.
-    pub(super) fn stamp_in(self, epoch: u64) -> u64 {
-        if self.epoch == epoch || self == Self::LATEST { self.stamp } else { 0 }
+    /// Returns the last change that reads must reflect in a process that has had these numbers.
+    pub(super) fn stamp_in(self, epochs: RangeInclusive<u64>) -> u64 {
+        if epochs.contains(&self.epoch) || self == Self::LATEST { self.stamp } else { 0 }
     }
 }
 

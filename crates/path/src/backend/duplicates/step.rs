@@ -40,8 +40,8 @@ pub enum DuplicateStep<K, V> {
     /// Close the connection.
     Close,
     /// Close the connection, and remove the marker and then the keys of the partition. Report with
-    /// [`DuplicateEvent::Left`].
-    Leave,
+    /// [`DuplicateEvent::Cleared`].
+    Clear,
 }
 
 /// The end of a step at a duplicate, or of its connection.
@@ -56,5 +56,5 @@ pub enum DuplicateEvent<'a> {
     /// The copy has ended; false if it has failed.
     Copied(bool),
     /// The marker and the keys are removed; false if that has failed.
-    Left(bool),
+    Cleared(bool),
 }

@@ -60,7 +60,12 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
             DuplicateEvent::Broken => log.handle_broken(now, duplicate),
             DuplicateEvent::Inspected(marker) => log.handle_inspected(now, duplicate, marker),
             DuplicateEvent::Copied(is_done) => log.handle_copied(now, duplicate, is_done),
-            DuplicateEvent::Left(is_done) => log.handle_left(now, duplicate, is_done),
+            DuplicateEvent::Cleared(is_done) => log.handle_cleared(now, duplicate, is_done),
+        }
+        duplicates.epoch.0 = duplicates.epoch.0.max(log.epoch());
+        if let Some(partitions) = log.foreign() {
+            duplicates.logs.iter_mut().for_each(|log| log.refuse_foreign(partitions));
+            self.wait_for_logs(now);
         }
         self.carry_out_log(now, cache, partition);
         self.keep_answers(now, cache);
@@ -160,8 +165,8 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
                 LogAction::Retire(duplicate) => {
                     self.dispatch.remove_holder(now, partition as u32, replica(duplicate));
                 }
-                LogAction::Leave(duplicate) => {
-                    let (replica, step) = (replica(duplicate), DuplicateStep::Leave);
+                LogAction::Clear(duplicate) => {
+                    let (replica, step) = (replica(duplicate), DuplicateStep::Clear);
                     self.actions.push_back(Action::Duplicate { partition, replica, step });
                 }
                 LogAction::Store { records, first } => {

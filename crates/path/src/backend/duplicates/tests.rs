@@ -135,7 +135,10 @@ fn write_goes_to_all_duplicates_and_the_cache_keeps_it_once_they_have_it() {
         else {
             panic!("{step:?}")
         };
-        assert_eq!((to.index(), *marker), (replica, Marker { epoch: 7, sent: 1, ..Marker::default() }));
+        assert_eq!(
+            (to.index(), *marker),
+            (replica, Marker { epoch: 7, sent: 1, partitions: 1, ..Marker::default() })
+        );
         assert_eq!((entries[0].key, &entries[0].change.change), ("k", &Change::Put("new")));
     }
     store.applied(101, 0);
@@ -302,7 +305,7 @@ fn session_of_another_process_asks_for_nothing() {
     assert_eq!(session.to_string(), "7.0");
     let earlier: Session = "6.ffff".parse().expect("a session");
     assert_eq!(
-        (earlier.stamp_in(7), earlier.stamp_in(6), Session::LATEST.stamp_in(7)),
+        (earlier.stamp_in(7..=8), earlier.stamp_in(5..=6), Session::LATEST.stamp_in(7..=7)),
         (0, 0xffff, u64::MAX)
     );
     for text in ["", "1", "1.", ".1", "1.g", "11111111111111111.1", "1.1.1", "-1.1"] {

@@ -22,8 +22,8 @@ const OPTIONS: ManagerOptions = ManagerOptions {
     dry_run: false,
 };
 
-/// Accesses a second at which eight nodes are hardly busy, at which they are busy for a fifth of the
-/// time, so that hedges are a reserve, and at which they are nearly half busy.
+/// Accesses a second at which eight nodes are hardly busy, at which they are busy for a fifth of
+/// the time, so that hedges are a reserve, and at which they are nearly half busy.
 const LIGHT: f64 = 20.0;
 const MEDIUM: f64 = 400.0;
 const HEAVY: f64 = 800.0;
