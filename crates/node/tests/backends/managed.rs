@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::replicated::{all_are_read, node, servers};
+use crate::replicas::{all_are_read, servers};
+use crate::replicated::node;
 use crate::wait::eventually;
 
 /// All duplicates are asked, and one suffices for an SLO that a server on the same machine meets.
