@@ -2,6 +2,7 @@
 
 use super::layout::{is_same_layout, moved_ratio};
 use super::options::{ManagerAim, ManagerOptions};
+use super::trial::Trial;
 use super::words;
 use crate::slo::{PlanFigures, ServiceTimes, StorePlan, cheapest, plans, predict, ways};
 
@@ -45,10 +46,12 @@ pub struct Manager {
     plan: StorePlan,
     /// Predicted level of the plan in force at the latest rate; none before the first decision.
     predicted: Option<f64>,
-    /// True if the effect of the latest change was not measured yet.
-    is_unmeasured: bool,
+    /// The latest measured level.
+    measured: Option<f64>,
     /// The latest measured level and its prediction, if they differ too much.
     off: Option<(f64, f64)>,
+    /// The latest change, and what was measured after it.
+    trial: Trial,
 }
 
 /// A decision of the [`Manager`].
@@ -78,7 +81,7 @@ impl Manager {
     /// Creates the manager of a store in this layout.
     #[must_use]
     pub fn new(options: ManagerOptions, plan: StorePlan) -> Self {
-        Self { options, plan, predicted: None, is_unmeasured: false, off: None }
+        Self { options, plan, predicted: None, measured: None, off: None, trial: Trial::default() }
     }
 
     /// The plan in force.
@@ -99,8 +102,11 @@ impl Manager {
         self.predicted
     }
 
-    /// Takes over a plan that was put in force by others.
+    /// Takes over the plan that is in force, which others may have changed.
     pub fn adopt(&mut self, plan: StorePlan) {
+        if !is_same_layout(&self.plan, &plan) || self.plan.asked != plan.asked {
+            self.trial.end();
+        }
         self.plan = plan;
     }
 
@@ -128,6 +134,9 @@ impl Manager {
         let present = self.present(times, rate_per_s, forecast_per_s, &candidates);
         self.predicted = Some(present.figures.service_level);
         if let Some((measured, predicted)) = self.off {
+            if let Some((former, before)) = self.trial.take_harm(&self.plan, self.options.dry_run) {
+                return self.go_back(times, rate_per_s, former, [measured, predicted, before]);
+            }
             let [measured, predicted] = [measured, predicted].map(words::percent);
             let reason = format!("the model is off: measured {measured}, predicted {predicted}");
             return self.kept(&present, &reason);
@@ -144,11 +153,12 @@ impl Manager {
     /// Notes the share of requests that ended within the bound since the latest decision. Returns a
     /// sentence if that is the effect of a change, or if changes end or begin to be held back.
     pub fn handle_measured(&mut self, level: f64) -> Option<String> {
+        self.measured = Some(level);
         let predicted = self.predicted?;
         let was_frozen = self.is_frozen();
         let is_off = (level - predicted).abs() > self.options.error_max;
         self.off = is_off.then_some((level, predicted));
-        let is_news = std::mem::take(&mut self.is_unmeasured) || is_off != was_frozen;
+        let is_news = self.trial.handle_measured(level, is_off) || is_off != was_frozen;
         let so = match (was_frozen, is_off) {
             (_, true) => "; the plan stays while they differ by so much",
             (true, false) => "; plans may change again",
@@ -196,10 +206,11 @@ impl Manager {
             let later = same.map(|(_, figures)| figures.service_level).max_by(f64::total_cmp);
             self.candidate(plan, figures, later)
         };
-        let is_paid = |(plan, figures): &(StorePlan, PlanFigures)| {
-            plan.hedge_ms.is_none() || figures.extra_load_ratio <= hedged_max
+        let is_possible = |(plan, figures): &(StorePlan, PlanFigures)| {
+            let is_paid = plan.hedge_ms.is_none() || figures.extra_load_ratio <= hedged_max;
+            is_paid && !self.trial.avoids(plan)
         };
-        of_rate(rate_per_s).into_iter().filter(is_paid).map(candidate).collect()
+        of_rate(rate_per_s).into_iter().filter(is_possible).map(candidate).collect()
     }
 
     /// Returns the plan in force as a candidate.
@@ -269,11 +280,37 @@ impl Manager {
         StoreDecision { plan: self.plan, proposed: self.plan, is_change: false, predicted, reason }
     }
 
+    /// Returns to the plan before the latest change: these are the measured and the predicted level
+    /// after it, and the measured one before.
+    fn go_back(
+        &mut self,
+        times: &ServiceTimes,
+        rate_per_s: f64,
+        former: StorePlan,
+        levels: [f64; 3],
+    ) -> StoreDecision {
+        let predicted = predict(times, &self.options.objective(rate_per_s), &former).service_level;
+        let [measured, expected, before] = levels.map(words::percent);
+        let mut reason = format!(
+            "{} → {former}: back, since {measured} of the requests were within {} ms after the change, where {expected} \
+             were expected, and {before} before it",
+            self.plan, self.options.bound_ms,
+        );
+        reason += &self.moved(&former);
+        (self.plan, self.predicted) = (former, Some(predicted));
+        StoreDecision { plan: former, proposed: former, is_change: true, predicted, reason }
+    }
+
+    /// Returns the end of a sentence about a change: how much data moves.
+    fn moved(&self, to: &StorePlan) -> String {
+        let moved = moved_ratio(&self.plan, to);
+        if moved > 0.0 { format!("; {:.0}% of the data move", moved * 100.0) } else { String::new() }
+    }
+
     /// Changes the plan, unless changes are only said.
     fn change(&mut self, present: &Candidate, chosen: &Candidate, rate_per_s: f64) -> StoreDecision {
         let ManagerOptions { dry_run, bound_ms, .. } = self.options;
         let [before, after] = [present, chosen].map(|candidate| candidate.figures.service_level);
-        let moved = moved_ratio(&self.plan, &chosen.plan);
         let mut reason = format!(
             "{} → {}: at {rate_per_s:.0} accesses a second {} of the requests are expected within {bound_ms} ms in \
              place of {}",
@@ -282,15 +319,14 @@ impl Manager {
             words::percent(after),
             words::percent(before),
         );
-        if moved > 0.0 {
-            reason += &format!("; {:.0}% of the data move", moved * 100.0);
-        }
+        reason += &self.moved(&chosen.plan);
         if dry_run {
             reason += "; not made, since this is a dry run";
             let (plan, proposed) = (self.plan, chosen.plan);
             return StoreDecision { plan, proposed, is_change: false, predicted: before, reason };
         }
-        (self.plan, self.predicted, self.is_unmeasured) = (chosen.plan, Some(after), true);
+        self.trial.begin(self.plan, self.measured);
+        (self.plan, self.predicted) = (chosen.plan, Some(after));
         StoreDecision { plan: self.plan, proposed: self.plan, is_change: true, predicted: after, reason }
     }
 }

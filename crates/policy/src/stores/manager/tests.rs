@@ -159,3 +159,52 @@ fn window_is_compared_with_the_prediction_for_its_own_rate() {
     assert!(manager.handle_window(&times(), HEAVY, predicted).is_some_and(|said| said.contains("stays")));
     assert!(manager.is_frozen() && manager.predicted() == Some(0.0), "one node cannot follow");
 }
+
+/// Returns a manager that has changed the plan after a window whose level is as predicted, and that
+/// level.
+fn changed(options: ManagerOptions) -> (Manager, f64) {
+    let mut manager = Manager::new(options, divided());
+    let before = predict(&times(), &options.objective(LIGHT), &divided()).service_level;
+    assert_eq!(manager.handle_window(&times(), LIGHT, before), None);
+    assert!(manager.decide(&times(), LIGHT, None).is_change);
+    (manager, before)
+}
+
+#[test]
+fn change_that_makes_requests_late_is_taken_back_and_not_made_again_soon() {
+    let options = ManagerOptions { gain_min: 0.005, ..OPTIONS };
+    let (mut manager, before) = changed(options);
+    let refuted = *manager.plan();
+    manager.handle_measured(before - 0.1);
+    let back = manager.decide(&times(), LIGHT, None);
+    assert_eq!((back.is_change, back.plan, manager.plan()), (true, divided(), &divided()), "{back:?}");
+    let expected = "8 partitions of 1 node: back, since 8";
+    assert!(back.reason.contains(expected) && back.reason.contains("% before it"), "{}", back.reason);
+    assert!(manager.is_frozen() && !manager.decide(&times(), LIGHT, None).is_change);
+    let is_same = |plan: StorePlan| {
+        is_same_layout(&plan, &refuted) && plan.hedge_ms.is_some() == refuted.hedge_ms.is_some()
+    };
+    manager.handle_measured(back.predicted);
+    assert!(!is_same(manager.clone().decide(&times(), LIGHT, None).plan));
+    (0..60).for_each(|_| drop(manager.handle_measured(back.predicted)));
+    assert!(is_same(manager.decide(&times(), LIGHT, None).plan), "it may be right now");
+}
+
+#[test]
+fn change_stays_where_requests_are_no_later_than_before_or_others_have_changed_the_plan() {
+    let options = ManagerOptions { gain_min: 0.005, error_max: 0.001, ..OPTIONS };
+    let (mut better, before) = changed(options);
+    let plan = *better.plan();
+    better.handle_measured(before + 0.001);
+    assert!(better.is_frozen());
+    assert_eq!(better.decide(&times(), LIGHT, None).plan, plan);
+    let (mut by_hand, _) = changed(options);
+    let other = StorePlan::all_asked(1, 8);
+    by_hand.adopt(other);
+    by_hand.handle_measured(0.1);
+    assert_eq!(by_hand.decide(&times(), LIGHT, None).plan, other);
+    let (mut dry, _) = changed(options);
+    dry.set_dry_run(true);
+    dry.handle_measured(0.1);
+    assert_eq!(dry.decide(&times(), LIGHT, None).plan, plan);
+}
