@@ -9,6 +9,7 @@ use sherwood_store::{
     SqlOptions, SqlValue, StoreOptions, TlsOptions, ZookeeperOptions,
 };
 
+use super::backends::refuse_reserved;
 use super::stores::{counts, sizes};
 use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawHeader, RawHeaderFile, RawStore, RawTls};
@@ -40,7 +41,7 @@ pub(super) fn memcached(
     let MemcachedOptions { remote, .. } = MemcachedOptions::new("");
     Some(MemcachedOptions {
         address,
-        key_prefix: text(&raw.key_prefix).unwrap_or_default(),
+        key_prefix: key_prefix(raw, problems),
         user: text(&raw.user),
         password: password(raw, problems),
         write_ttl_s: write_ttl_s(raw, problems),
@@ -55,7 +56,7 @@ pub(super) fn redis(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>
     let ttl_of_server = raw.ttl.is_some() && one_of(problems, TTL, given(&raw.ttl), &[("server", true)]);
     Some(RedisOptions {
         address,
-        key_prefix: text(&raw.key_prefix).unwrap_or_default(),
+        key_prefix: key_prefix(raw, problems),
         db: in_range(problems, DB, given(&raw.db), db.into(), 0..=u64::from(u16::MAX)) as u16,
         user: text(&raw.user),
         password: password(raw, problems),
@@ -220,6 +221,13 @@ pub(super) fn needed(
         problems.add(origin, message);
     }
     text
+}
+
+/// Returns the prefix of the keys of a store; empty without one.
+fn key_prefix(raw: &RawStore, problems: &mut Problems<'_>) -> String {
+    let Some(Given { value, origin }) = given(&raw.key_prefix) else { return String::new() };
+    refuse_reserved("store.key_prefix", &value, &origin, problems);
+    value
 }
 
 fn password(raw: &RawStore, problems: &mut Problems<'_>) -> Option<Secret> {

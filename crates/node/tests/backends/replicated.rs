@@ -181,7 +181,9 @@ fn session_of_a_writer_is_in_the_answer_and_taken_back() {
     assert!(refused.status == 400 && refused.body.contains("is not a session"), "{refused:?}");
     let other = client.ask_with("POST", "/v1/requests", "sherwood-session: gone=1.1\r\n", &body);
     assert_eq!(other.status, 200, "{other:?}");
-    let reserved = client.write("a", "sherwood.log.marker.0", "v");
-    assert!(reserved.status == 422 && reserved.body.contains("reserved"), "{reserved:?}");
+    for key in ["sherwood.log.marker.0", "sherwood.log.clock"] {
+        let reserved = client.write("a", key, "v");
+        assert!(reserved.status == 422 && reserved.body.contains("reserved"), "{reserved:?}");
+    }
     node.stop();
 }
