@@ -100,7 +100,7 @@ fn keys_that_contradict_duplicates_are_refused() {
         ),
         (
             "[[backend]]\nname = \"a\"\nduplicates = 2\nreplicas = [{ kind = \"redis\", address = \"h:1\" }, { kind = \
-             \"redis\", address = \"h:1\" }]",
+             \"redis\", address = \"h:1\", answer_timeout = \"9s\" }]",
             "a.toml:4:50: [[backend]] replicas has the same server as on line 4; each duplicate must be another one: change one",
         ),
         (
