@@ -39,6 +39,8 @@ struct ManagedStore {
     since: Instant,
     seen: AttemptTimes,
     slow_from: Duration,
+    /// The latest known layout.
+    layout: StoreLayout,
     periods: SlowPeriods,
     measured: Option<f64>,
     reason: Option<String>,
@@ -104,9 +106,11 @@ impl Stores {
         forecast: Option<Forecast>,
         dry_run: bool,
     ) -> Self {
+        let layout = manager.plan().layout();
         self.stores.push(ManagedStore {
             backend,
-            periods: SlowPeriods::new(manager.plan().duplicates as usize),
+            layout,
+            periods: SlowPeriods::new(layout.duplicates.into()),
             manager,
             forecast,
             dry_run,
@@ -167,6 +171,15 @@ impl Stores {
         }
     }
 
+    /// Takes in the layouts of the stores, which may have been set by hand.
+    pub(crate) fn note_layouts(&mut self, seen: &[StoreSeen]) {
+        for seen in seen {
+            if let Some(store) = self.stores.iter_mut().find(|store| store.backend == seen.backend) {
+                store.note_layout(seen.layout);
+            }
+        }
+    }
+
     /// Takes in what was seen of each store, and returns the reports of windows that end.
     pub(crate) fn handle_seen(&mut self, now: Instant, seen: Vec<StoreSeen>, leave: Leave) -> Vec<StoreSaid> {
         if now < self.due {
@@ -174,12 +187,11 @@ impl Stores {
         }
         self.due = now + OBSERVE_EVERY;
         let mut said = Vec::new();
-        for StoreSeen { backend, layout, attempts } in seen {
-            if let Some(store) = self.stores.iter_mut().find(|store| store.backend == backend) {
-                store.take_in(attempts);
-                if now.since(store.since) >= self.window && store.seen.accesses >= ACCESSES_MIN {
-                    said.extend(store.end_window(now, &layout, leave));
-                }
+        for StoreSeen { backend, attempts, .. } in seen {
+            let Some(store) = self.stores.iter_mut().find(|store| store.backend == backend) else { continue };
+            store.take_in(attempts);
+            if now.since(store.since) >= self.window && store.seen.accesses >= ACCESSES_MIN {
+                said.extend(store.end_window(now, leave));
             }
         }
         said
@@ -193,6 +205,21 @@ impl Stores {
 }
 
 impl ManagedStore {
+    /// Takes in the present layout.
+    fn note_layout(&mut self, layout: StoreLayout) {
+        self.layout = layout;
+    }
+
+    fn put_in_force(&mut self, now: Instant, layout: StoreLayout) {
+        self.history.note(now, layout);
+        self.note_layout(layout);
+    }
+
+    /// Begins another window, without what was seen in the present one.
+    fn begin_window(&mut self, now: Instant) {
+        (self.since, self.seen) = (now, AttemptTimes::default());
+    }
+
     fn take_in(&mut self, attempts: AttemptTimes) {
         if self.slow_from < Duration::MAX {
             self.periods.note(&attempts.replicas);
@@ -201,14 +228,14 @@ impl ManagedStore {
     }
 
     /// Compares what was measured with the model, and decides; the next window begins.
-    fn end_window(&mut self, now: Instant, layout: &StoreLayout, leave: Leave) -> Vec<StoreSaid> {
+    fn end_window(&mut self, now: Instant, leave: Leave) -> Vec<StoreSaid> {
         let window_s = now.since(std::mem::replace(&mut self.since, now)).as_secs_f64();
         let seen = std::mem::take(&mut self.seen);
         let (Some(times), Some(level)) = (service_times(&seen), seen.level()) else { return Vec::new() };
         let rate_per_s = seen.accesses as f64 / window_s.max(f64::MIN_POSITIVE);
         self.slow_from = Duration::from_secs_f64(times.quantile_ms(NOT_SLOW) / 1e3);
         self.measured = Some(level);
-        self.manager.adopt(StorePlan::of_layout(layout));
+        self.manager.adopt(StorePlan::of_layout(&self.layout));
         let effect = self.manager.handle_window(&times, rate_per_s, level);
         let plan = *self.manager.plan();
         let effect = effect.map(|line| StoreSaid { backend: self.backend, line, plan, applied: false });
@@ -235,7 +262,7 @@ impl ManagedStore {
         let StoreDecision { plan, proposed, is_change, reason, .. } = decision;
         self.reason = Some(reason.clone());
         if is_change {
-            self.history.note(now, plan.layout());
+            self.put_in_force(now, plan.layout());
         }
         // Delays before hedges follow the service times and differ in each window.
         let kind = |plan: StorePlan| StorePlan { hedge_ms: plan.hedge_ms.map(|_| 0.0), ..plan };
@@ -247,13 +274,21 @@ impl ManagedStore {
     }
 
     fn go_back(&mut self, now: Instant, at: Instant) -> Option<StoreSaid> {
-        let then = StorePlan::of_layout(self.history.at(at)?);
-        if then.layout() == self.manager.plan().layout() {
+        let here = |asking: &StoreLayout| StoreLayout {
+            asked: asking.asked.min(self.layout.duplicates),
+            hedge: asking.hedge,
+            ..self.layout
+        };
+        let (noted, present) = (*self.history.at(at)?, here(&self.manager.plan().layout()));
+        // Partitions and duplicates that the manager keeps were changed by hand, if at all.
+        let then = if self.manager.keeps_layout() { here(&noted) } else { noted };
+        if then == present {
             return None;
         }
-        self.history.note(now, then.layout());
+        self.put_in_force(now, then);
+        let then = StorePlan::of_layout(&then);
         self.manager.adopt(then);
-        (self.since, self.seen) = (now, AttemptTimes::default());
+        self.begin_window(now);
         let line = format!("moves made requests slower: back to {then}");
         self.reason = Some(line.clone());
         Some(StoreSaid { backend: self.backend, line, plan: then, applied: true })

@@ -172,12 +172,14 @@ fn refused_layout_is_decided_again() {
     }
 }
 
-#[test]
-fn guard_restores_the_layout_of_the_good_allocation() {
+/// Has the guard go back while a store hedges since the second round, and is set by hand to
+/// `by_hand` duplicates in the third. Returns the layouts that were put in force, by round, and the
+/// last reason.
+fn guarded(managed: ManagerOptions, by_hand: u8) -> (Vec<(u64, StoreLayout)>, String) {
     let guard = Some(GuardOptions { freeze: Duration::from_secs(20), ..GuardOptions::default() });
     let interval = options().delta;
     let mut rounds =
-        managing(&Options { guard, tax: 0.1, rbc_window: interval, ..options() }, MANAGED, false);
+        managing(&Options { guard, tax: 0.1, rbc_window: interval, ..options() }, managed, false);
     // The first partition gives bytes away, then it misses and blocks slower requests.
     let (mut layout, mut changes) = (ONE, Vec::new());
     for round in 1..=7_u64 {
@@ -190,6 +192,7 @@ fn guard_restores_the_layout_of_the_good_allocation() {
         let missed = 1_000 * round.saturating_sub(2);
         (cache.partitions[0].hits, cache.partitions[0].misses) = (1_000 * round - missed, missed);
         cache.partitions[1].hits = 1_000 * round;
+        layout.duplicates = if round == 3 { by_hand } else { layout.duplicates };
         let mut store = second(layout, 2).stores.unwrap();
         (store[0].attempts.accesses, store[0].attempts.within) = (1_000, 990);
         rounds.handle_seen(now, Seen { stores: Some(store), ..seen });
@@ -198,10 +201,26 @@ fn guard_restores_the_layout_of_the_good_allocation() {
             || acts.iter().filter_map(|act| if let Act::Apply(plan) = act { Some(plan) } else { None });
         if let Some(next) = backends().flat_map(|plan| &plan.backends).find_map(|plan| plan.layout) {
             layout = next;
-            changes.push((round, layout.hedge.is_some()));
+            changes.push((round, layout));
         }
     }
-    assert_eq!(changes, [(2, true), (4, false)]);
-    let reason = standing(&rounds).reason.unwrap();
-    assert_eq!(reason, "moves made requests slower: back to 1 partition of 2 duplicates, one asked");
+    (changes, standing(&rounds).reason.unwrap().to_owned())
+}
+
+#[test]
+fn guard_restores_the_layout_of_the_good_allocation() {
+    for keeps_layout in [true, false] {
+        let (changes, reason) = guarded(ManagerOptions { keeps_layout, ..MANAGED }, 2);
+        let [(2, hedged), (4, ONE)] = changes[..] else { panic!("{changes:?}") };
+        assert!(hedged.hedge.is_some(), "{hedged:?}");
+        assert_eq!(reason, "moves made requests slower: back to 1 partition of 2 duplicates, one asked");
+    }
+}
+
+#[test]
+fn guard_leaves_duplicates_that_were_set_by_hand_where_the_manager_keeps_the_layout() {
+    let (changes, reason) = guarded(MANAGED, 1);
+    let expected = StoreLayout { duplicates: 1, ..ONE };
+    assert_eq!(changes.last(), Some(&(4, expected)), "{changes:?}");
+    assert_eq!(reason, "moves made requests slower: back to 1 partition of 1 node");
 }

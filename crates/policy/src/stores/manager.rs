@@ -84,6 +84,12 @@ impl Manager {
         Self { options, plan, predicted: None, measured: None, off: None, trial: Trial::default() }
     }
 
+    /// True if the manager never changes partitions and duplicates.
+    #[must_use]
+    pub fn keeps_layout(&self) -> bool {
+        self.options.keeps_layout
+    }
+
     /// The plan in force.
     #[must_use]
     pub fn plan(&self) -> &StorePlan {
