@@ -76,11 +76,11 @@ pub struct StoreMeasure {
 
 /// The latest decision about a store, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoreStanding<'a> {
+pub struct StoreStanding {
     /// The store's backend.
     pub backend: BackendId,
     /// The latest decision, a sentence; none before the first.
-    pub reason: Option<&'a str>,
+    pub reason: Option<String>,
     /// The share of accesses within the bound that the model predicts for the latest window.
     pub predicted: Option<f64>,
     /// The share of accesses within the bound that was measured in that window.
@@ -145,10 +145,10 @@ impl Stores {
     }
 
     /// Returns the state of each store.
-    pub fn standings(&self) -> impl Iterator<Item = StoreStanding<'_>> {
+    pub fn standings(&self) -> impl Iterator<Item = StoreStanding> {
         self.stores.iter().map(|store| StoreStanding {
             backend: store.backend,
-            reason: store.reason.as_deref(),
+            reason: store.reason.clone(),
             predicted: store.manager.predicted().filter(|_| store.measured.is_some()),
             measured: store.measured,
             correlation: store.periods.correlation(),

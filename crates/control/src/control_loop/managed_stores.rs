@@ -77,7 +77,7 @@ fn planned(acts: &[Act]) -> Option<StoreLayout> {
     only.layout
 }
 
-fn standing(rounds: &ControlLoop) -> StoreStanding<'_> {
+fn standing(rounds: &ControlLoop) -> StoreStanding {
     rounds.stores().unwrap().standings().next().unwrap()
 }
 
@@ -95,7 +95,7 @@ fn hedge_is_planned_at_the_end_of_a_window_and_its_effect_said_after_the_next() 
     assert!(change.applied && change.line.contains(", one asked → "), "{}", change.line);
     assert!(change.line.contains("at 220 accesses a second 99."), "{}", change.line);
     let shown = standing(&rounds);
-    assert_eq!((shown.reason, shown.measured), (Some(&*change.line), Some(0.99)));
+    assert_eq!((shown.reason, shown.measured), (Some(change.line.clone()), Some(0.99)));
     let acts = window(&mut rounds, 20, hedged, 0);
     let [effect] = said(&acts)[..] else { panic!("{acts:?}") };
     assert!(effect.line.contains("measured 100.00%, predicted 99.9"), "{}", effect.line);
@@ -204,7 +204,7 @@ fn guarded(managed: ManagerOptions, by_hand: u8) -> (Vec<(u64, StoreLayout)>, St
             changes.push((round, layout));
         }
     }
-    (changes, standing(&rounds).reason.unwrap().to_owned())
+    (changes, standing(&rounds).reason.unwrap())
 }
 
 #[test]

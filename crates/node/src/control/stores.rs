@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sherwood_config::{ManagedStore, StoresSetup};
-use sherwood_control::{StoreMeasure, StoreSaid, StoreSeen, Stores};
+use sherwood_control::{StoreMeasure, StoreSaid, StoreSeen, StoreStanding, Stores};
 use sherwood_model::{Instant, Slo};
 use sherwood_policy::stores::Manager;
 
@@ -16,19 +16,6 @@ pub(crate) struct ManagedStores {
     setup: StoresSetup,
     slo: Slo,
     backends: Vec<Arc<BackendDriver>>,
-}
-
-/// The latest decision about a replicated store, and what was measured.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StorePlanView {
-    /// The latest decision in words.
-    pub(crate) reason: Option<String>,
-    /// Predicted share of accesses within the bound.
-    pub(crate) predicted: Option<f64>,
-    /// Measured share of accesses within the bound.
-    pub(crate) measured: Option<f64>,
-    /// Correlation of the duplicates' slow periods.
-    pub(crate) correlation: Option<f64>,
 }
 
 impl ManagedStores {
@@ -81,18 +68,8 @@ impl Control {
         self.rounds.set_slo(slo);
     }
 
-    /// Returns the plan of each managed store, by the name of its backend; none without managers.
-    pub(crate) fn store_plans(&self) -> Vec<(&str, StorePlanView)> {
-        let standings = self.rounds.stores().into_iter().flat_map(Stores::standings);
-        let plan = |standing: sherwood_control::StoreStanding<'_>| {
-            let view = StorePlanView {
-                reason: standing.reason.map(str::to_owned),
-                predicted: standing.predicted,
-                measured: standing.measured,
-                correlation: standing.correlation,
-            };
-            (self.parts.names.backend(standing.backend), view)
-        };
-        standings.map(plan).collect()
+    /// Returns the standing of each managed store; none without managers.
+    pub(crate) fn store_standings(&self) -> impl Iterator<Item = StoreStanding> {
+        self.rounds.stores().into_iter().flat_map(Stores::standings)
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
+use sherwood_control::StoreStanding;
 use sherwood_path::LogsStanding;
 
 use super::samples::{Labels, counters, gauges};
-use crate::control::StorePlanView;
 use crate::core::Core;
 
 /// Encodes the metrics of all replicated stores; nothing without any.
@@ -46,14 +46,11 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
 
 /// Encodes what the managers of replicated stores predict and have measured.
 fn encode_plans(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let plans: Vec<(Labels, StorePlanView)> = {
-        let control = core.control();
-        let plans = control.store_plans().into_iter();
-        plans.map(|(name, plan)| (vec![("backend", name.to_owned())], plan)).collect()
-    };
+    let plans: Vec<StoreStanding> = core.control().store_standings().collect();
     let level = core.telemetry.slo().0.percentile / 100.0;
-    let of = |value: &dyn Fn(&StorePlanView) -> Option<f64>| -> Vec<(Labels, f64)> {
-        plans.iter().filter_map(|(labels, plan)| Some((labels.clone(), value(plan)?))).collect()
+    let labels = |plan: &StoreStanding| vec![("backend", core.names.backend(plan.backend).to_owned())];
+    let of = |value: &dyn Fn(&StoreStanding) -> Option<f64>| -> Vec<(Labels, f64)> {
+        plans.iter().filter_map(|plan| Some((labels(plan), value(plan)?))).collect()
     };
     let help = "Share of a store's accesses that the SLO wants within its bound";
     gauges(encoder, "plan_service_level", help, of(&|_| Some(level)))?;
