@@ -164,6 +164,33 @@ fn node_that_restarts_repairs_the_servers_that_its_predecessor_left_different() 
 }
 
 #[test]
+fn duplicate_that_is_not_read_is_an_event_and_another_when_it_is_read_again() {
+    let mut servers = servers("redis", 4);
+    let node = node("redis", &servers, "");
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let mut said = |what: &str| {
+        eventually(what, || {
+            let events = node.events();
+            events.iter().any(|event| {
+                let data = &event.data;
+                event.message.contains(what)
+                    && (&data["partition"], &data["replica"]) == (&json!(0), &json!(1))
+            })
+        });
+        client.ask("GET", "/metrics", "").body
+    };
+    servers[1].kill();
+    let sample = "sherwood_duplicate_read{backend=\"a\",partition=\"0\",replica=\"1\"}";
+    let metrics = said("of partition 0 is not read: lost");
+    assert!(metrics.contains(&format!("{sample} 0")), "{metrics}");
+    servers[1].restart();
+    let metrics = said("of partition 0 is read again");
+    assert!(metrics.contains(&format!("{sample} 1")), "{metrics}");
+    node.stop();
+}
+
+#[test]
 fn session_of_a_writer_is_in_the_answer_and_taken_back() {
     let servers = servers("memcached", 4);
     let node = node("memcached", &servers, "ack = \"first\"\nconsistency = \"causal\"\n");

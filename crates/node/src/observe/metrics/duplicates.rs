@@ -4,7 +4,8 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use sherwood_control::StoreStanding;
-use sherwood_path::LogsStanding;
+use sherwood_dispatch::DuplicateState;
+use sherwood_path::{DuplicateStanding, LogsStanding};
 
 use super::samples::{Labels, counters, gauges};
 use crate::core::Core;
@@ -22,14 +23,18 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     let of = |value: fn(&LogsStanding) -> u64| -> Vec<(Labels, u64)> {
         stores.iter().map(|(labels, logs)| (labels.clone(), value(logs))).collect()
     };
-    let lags = stores.iter().flat_map(|(labels, logs)| {
-        logs.duplicates.iter().map(|one| {
-            let replica = ("replica", one.replica.index().to_string());
-            (labels.iter().cloned().chain([replica]).collect(), one.lag as f64)
-        })
-    });
+    let of_each = |value: fn(&DuplicateStanding) -> f64| -> Vec<(Labels, f64)> {
+        let duplicates = stores.iter().flat_map(|(labels, logs)| {
+            let present = logs.duplicates.iter().filter(|one| one.state != DuplicateState::Leaving);
+            present.map(|one| (labels_of(labels, one), value(one)))
+        });
+        duplicates.collect()
+    };
     let help = "Changes of its partition that a duplicate lacks";
-    gauges(encoder, "duplicate_lag", help, lags.collect())?;
+    gauges(encoder, "duplicate_lag", help, of_each(|one| one.lag as f64))?;
+    let help = "Whether the duplicate of a partition is read";
+    let is_read = |one: &DuplicateStanding| f64::from(u8::from(one.state == DuplicateState::Current));
+    gauges(encoder, "duplicate_read", help, of_each(is_read))?;
     let help = "Times that a duplicate was found to lack more than its log has";
     counters(encoder, "duplicate_differs", help, of(|logs| logs.counts.differs))?;
     let help = "Times that a duplicate was repaired and read again";
@@ -42,6 +47,12 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     gauges(encoder, "log_bytes", help, as_gauge(of(|logs| logs.bytes)))?;
     counters(encoder, "log_refused", "Changes that a log had no room for", of(|logs| logs.counts.refused))?;
     encode_plans(core, encoder)
+}
+
+/// Returns the labels of a duplicate: a replica may have several partitions.
+fn labels_of(store: &Labels, one: &DuplicateStanding) -> Labels {
+    let (partition, replica) = (one.partition.to_string(), one.replica.index().to_string());
+    store.iter().cloned().chain([("partition", partition), ("replica", replica)]).collect()
 }
 
 /// Encodes what the managers of replicated stores predict and have measured.
