@@ -1,6 +1,6 @@
 //! The manager: from rates and service times to a plan.
 
-use super::layout::{is_same_layout, moved_ratio};
+use super::layout::{PossibleLayouts, is_same_layout, moved_ratio};
 use super::options::{ManagerAim, ManagerOptions};
 use super::trial::Trial;
 use super::words;
@@ -52,6 +52,8 @@ pub struct Manager {
     off: Option<(f64, f64)>,
     /// The latest change, and what was measured after it.
     trial: Trial,
+    /// The layouts to choose from; none for as many partitions as the nodes allow.
+    possible: Option<PossibleLayouts>,
 }
 
 /// A decision of the [`Manager`].
@@ -81,7 +83,16 @@ impl Manager {
     /// Creates the manager of a store in this layout.
     #[must_use]
     pub fn new(options: ManagerOptions, plan: StorePlan) -> Self {
-        Self { options, plan, predicted: None, measured: None, off: None, trial: Trial::default() }
+        let trial = Trial::default();
+        Self { options, plan, predicted: None, measured: None, off: None, trial, possible: None }
+    }
+
+    /// Has the manager choose among these layouts of the store, in partitions and duplicates, which
+    /// are on the nodes of its present one: some of the duplicates of each partition, or partitions
+    /// put together on all of their nodes. No effect while the layout is kept.
+    #[must_use]
+    pub fn among(self, layouts: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        Self { possible: Some(PossibleLayouts::new(self.plan, layouts)), ..self }
     }
 
     /// True if the manager never changes partitions and duplicates.
@@ -147,7 +158,7 @@ impl Manager {
             let reason = format!("the model is off: measured {measured}, predicted {predicted}");
             return self.kept(&present, &reason);
         }
-        let chosen = self.best(&candidates).filter(|best| self.is_worth_it(best, &present));
+        let chosen = self.best(&candidates, &present).filter(|best| self.is_worth_it(best, &present));
         let Some(chosen) = chosen else {
             let is_watched = self.options.aim == ManagerAim::Present;
             let reason = if is_watched { "it is as configured" } else { "no other plan gains enough" };
@@ -201,6 +212,9 @@ impl Manager {
             if keeps_layout {
                 return ways(times, &objective, &self.plan);
             }
+            if let Some(possible) = &self.possible {
+                return possible.on(nodes).flat_map(|layout| ways(times, &objective, layout)).collect();
+            }
             let all = plans(times, &objective, level, nodes, &costs).into_iter();
             let fewest = (aim == ManagerAim::Cheapest).then(|| cheapest(times, &objective, level, &costs));
             let fewest = fewest.into_iter().flatten().filter(|priced| priced.nodes <= nodes);
@@ -251,14 +265,21 @@ impl Manager {
                 1.0 - cost / (f64::from(nodes) * costs.node).max(f64::MIN_POSITIVE)
             }
         };
-        Candidate { plan, figures, score: worth - move_cost * moved_ratio(&self.plan, &plan) }
+        Candidate { plan, figures, score: worth - move_cost * self.moved_ratio(&plan) }
+    }
+
+    /// Returns the share of the data of a plan that has to move for it.
+    fn moved_ratio(&self, to: &StorePlan) -> f64 {
+        let possible = self.possible.as_ref();
+        possible.map_or_else(|| moved_ratio(&self.plan, to), |possible| possible.moved_ratio(&self.plan, to))
     }
 
     /// Returns the best candidate: of those that are nearly as good as the one with the highest
     /// score, the one with the least extra load.
-    fn best(&self, candidates: &[Candidate]) -> Option<Candidate> {
-        let highest = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
-        let near = candidates.iter().filter(|candidate| candidate.score >= highest - self.options.gain_min);
+    fn best(&self, candidates: &[Candidate], present: &Candidate) -> Option<Candidate> {
+        let safe = || candidates.iter().filter(|candidate| self.is_safe(candidate, present));
+        let highest = safe().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
+        let near = safe().filter(|candidate| candidate.score >= highest - self.options.gain_min);
         near.min_by(|a, b| {
             let load = a.figures.extra_load_ratio.total_cmp(&b.figures.extra_load_ratio);
             load.then(b.score.total_cmp(&a.score))
@@ -266,16 +287,30 @@ impl Manager {
         .copied()
     }
 
+    /// Returns false for a plan that would save nodes and soon be changed back: where the present
+    /// plan meets the SLO, [`ManagerAim::Cheapest`] wants a margin.
+    fn is_safe(&self, candidate: &Candidate, present: &Candidate) -> bool {
+        let ManagerOptions { aim, level, .. } = self.options;
+        let is_changed_for_less = aim == ManagerAim::Cheapest
+            && candidate.plan != present.plan
+            && present.figures.service_level >= level;
+        !is_changed_for_less || self.has_margin(candidate)
+    }
+
+    /// Returns true if at most half of the requests that the SLO allows are late.
+    fn has_margin(&self, candidate: &Candidate) -> bool {
+        candidate.figures.service_level >= (1.0 + self.options.level) / 2.0
+    }
+
     /// Returns true if the plan gains enough to be changed to: a higher score, or with
-    /// [`ManagerAim::Cheapest`] less load for the same price. Then only half of the requests that
-    /// the SLO allows may be late, so that the plan does not change back with the next window.
+    /// [`ManagerAim::Cheapest`] less load for the same price, with a margin.
     fn is_worth_it(&self, best: &Candidate, present: &Candidate) -> bool {
-        let ManagerOptions { aim, level, gain_min, .. } = self.options;
+        let ManagerOptions { aim, gain_min, .. } = self.options;
         let saved = present.figures.extra_load_ratio - best.figures.extra_load_ratio;
         let is_saving = aim == ManagerAim::Cheapest
             && best.score >= present.score
             && saved >= LOAD_MIN
-            && best.figures.service_level >= (1.0 + level) / 2.0;
+            && self.has_margin(best);
         best.score > present.score + gain_min || is_saving
     }
 
@@ -309,7 +344,7 @@ impl Manager {
 
     /// Returns the end of a sentence about a change: how much data moves.
     fn moved(&self, to: &StorePlan) -> String {
-        let moved = moved_ratio(&self.plan, to);
+        let moved = self.moved_ratio(to);
         if moved > 0.0 { format!("; {:.0}% of the data move", moved * 100.0) } else { String::new() }
     }
 

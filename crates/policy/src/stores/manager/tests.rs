@@ -208,3 +208,42 @@ fn change_stays_where_requests_are_no_later_than_before_or_others_have_changed_t
     dry.handle_measured(0.1);
     assert_eq!(dry.decide(&times(), LIGHT, None).plan, plan);
 }
+
+#[test]
+fn layout_is_chosen_among_the_possible_ones() {
+    let two = StorePlan::all_asked(2, 2);
+    let decide = |options, rate| {
+        let possible = [(2, 1), (2, 2), (1, 4)];
+        Manager::new(ManagerOptions { nodes: 4, ..options }, two).among(possible).decide(&times(), rate, None)
+    };
+    // Ten of a hundred accesses may be late: two duplicates are one too many.
+    let cheapest = ManagerOptions { aim: ManagerAim::Cheapest, level: 0.9, ..OPTIONS };
+    let fewer = decide(cheapest, LIGHT);
+    assert_eq!((fewer.is_change, fewer.plan), (true, StorePlan::all_asked(2, 1)), "{fewer:?}");
+    assert!(!fewer.reason.contains("of the data move"), "{}", fewer.reason);
+    let rare = ServiceTimes::new(vec![(1.0, 0.0), (3.0, 0.9), (100.0, 0.9), (300.0, 1.0)]).unwrap();
+    let possible = [(2, 1), (2, 2), (1, 4)];
+    let options = ManagerOptions { nodes: 4, ..OPTIONS };
+    let more = Manager::new(options, two).among(possible).decide(&rare, 1.0, None);
+    assert_eq!((more.plan.partitions, more.plan.duplicates), (1, 4), "{more:?}");
+    assert!(more.reason.ends_with("; 50% of the data move"), "{}", more.reason);
+    let few = ManagerOptions { nodes: 2, ..OPTIONS };
+    let on_two = Manager::new(few, two).among(possible).decide(&rare, 1.0, None);
+    assert!(on_two.plan.nodes() <= 4 && on_two.plan.duplicates <= 2, "{on_two:?}");
+    let kept = ManagerOptions { keeps_layout: true, ..cheapest };
+    assert!(is_same_layout(&decide(kept, LIGHT).plan, &two));
+}
+
+#[test]
+fn fewer_nodes_are_chosen_only_with_a_margin_to_the_level() {
+    let options = ManagerOptions { nodes: 4, aim: ManagerAim::Cheapest, ..OPTIONS };
+    let two = StorePlan { asked: 1, hedge_ms: Some(3.5), ..StorePlan::all_asked(2, 2) };
+    let single = predict(&times(), &options.objective(LIGHT), &StorePlan::all_asked(2, 1)).service_level;
+    let decide = |level| {
+        let manager = Manager::new(ManagerOptions { level, ..options }, two);
+        manager.among([(2, 1), (2, 2)]).decide(&times(), LIGHT, None)
+    };
+    let barely = decide(single - 0.001);
+    assert_eq!(barely.plan.duplicates, 2, "{barely:?}");
+    assert_eq!(decide(2.0 * single - 1.0 - 0.001).plan.duplicates, 1);
+}
