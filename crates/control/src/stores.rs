@@ -39,8 +39,12 @@ struct ManagedStore {
     since: Instant,
     seen: AttemptTimes,
     slow_from: Duration,
+    /// Configured number of duplicates, by which replicas are numbered.
+    duplicates: u8,
     /// The latest known layout.
     layout: StoreLayout,
+    /// True from a change of partitions or duplicates until they are in force.
+    is_moving: bool,
     periods: SlowPeriods,
     measured: Option<f64>,
     reason: Option<String>,
@@ -109,7 +113,9 @@ impl Stores {
         let layout = manager.plan().layout();
         self.stores.push(ManagedStore {
             backend,
+            duplicates: layout.duplicates,
             layout,
+            is_moving: false,
             periods: SlowPeriods::new(layout.duplicates.into()),
             manager,
             forecast,
@@ -187,8 +193,13 @@ impl Stores {
         }
         self.due = now + OBSERVE_EVERY;
         let mut said = Vec::new();
-        for StoreSeen { backend, attempts, .. } in seen {
+        for StoreSeen { backend, attempts, is_settled, .. } in seen {
             let Some(store) = self.stores.iter_mut().find(|store| store.backend == backend) else { continue };
+            store.is_moving &= !is_settled;
+            if store.is_moving {
+                store.begin_window(now);
+                continue;
+            }
             store.take_in(attempts);
             if now.since(store.since) >= self.window && store.seen.accesses >= ACCESSES_MIN {
                 said.extend(store.end_window(now, leave));
@@ -205,8 +216,13 @@ impl Stores {
 }
 
 impl ManagedStore {
-    /// Takes in the present layout.
+    /// Takes in the present layout. Slow periods of other duplicates say nothing about its own.
     fn note_layout(&mut self, layout: StoreLayout) {
+        let placed = |layout: &StoreLayout| (layout.partitions, layout.duplicates);
+        if placed(&layout) != placed(&self.layout) {
+            self.periods = SlowPeriods::new(layout.duplicates.max(self.duplicates).into());
+            self.is_moving = true;
+        }
         self.layout = layout;
     }
 

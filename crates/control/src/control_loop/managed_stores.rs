@@ -38,7 +38,7 @@ const MANAGED: ManagerOptions = ManagerOptions {
 
 /// Returns a loop with a managed store.
 fn managing(options: &Options, managed: ManagerOptions, dry_run: bool) -> ControlLoop {
-    let manager = Manager::new(managed, StorePlan::of_layout(&ONE));
+    let manager = Manager::new(managed, StorePlan::of_layout(&ONE)).among([(1, 1), (1, 2)]);
     let forecast = Some(Forecast { day: 1_000.0, night: 10.0 });
     let stores = Stores::new(&SLO, at(0)).with(STORE, manager, forecast, dry_run);
     rounds("robinhood", options).with_stores(stores, &SLO)
@@ -51,7 +51,8 @@ fn second(layout: StoreLayout, late: u64) -> Seen {
     (0..198).for_each(|number| attempts.answered.record(Duration::from_micros(300 + 2 * number)));
     attempts.answered.record_times(Duration::from_millis(16), 2);
     attempts.replicas = vec![SlowCount { attempts: 100, slow: 1 }; 2];
-    Seen { stores: Some(vec![StoreSeen { backend: STORE, layout, attempts }]), ..Seen::default() }
+    let seen = StoreSeen { backend: STORE, layout, is_settled: true, attempts };
+    Seen { stores: Some(vec![seen]), ..Seen::default() }
 }
 
 /// Has the loop see the seconds of a window that ends at `end`. Returns the acts of that end.
@@ -223,4 +224,66 @@ fn guard_leaves_duplicates_that_were_set_by_hand_where_the_manager_keeps_the_lay
     let expected = StoreLayout { duplicates: 1, ..ONE };
     assert_eq!(changes.last(), Some(&(4, expected)), "{changes:?}");
     assert_eq!(reason, "moves made requests slower: back to 1 partition of 1 node");
+}
+
+#[test]
+fn duplicates_change_where_they_may_and_windows_wait_until_the_layout_is_in_force() {
+    let costs = Costs { node: 1.0, idle: 0.0 };
+    let managed = ManagerOptions { aim: ManagerAim::Cheapest, costs, keeps_layout: false, ..MANAGED };
+    let mut rounds = managing(&options(), managed, false);
+    let quick = |layout, is_settled| {
+        let mut seen = second(layout, 0);
+        let store = &mut seen.stores.as_mut().unwrap()[0];
+        store.attempts.answered = AttemptTimes::default().answered;
+        (0..200).for_each(|number| store.attempts.answered.record(Duration::from_micros(300 + number)));
+        store.is_settled = is_settled;
+        seen
+    };
+    (0..10).for_each(|now| rounds.handle_seen(at(now), quick(ONE, true)));
+    rounds.handle_seen(at(10), quick(ONE, true));
+    let change = acts(&mut rounds);
+    let single = StoreLayout { duplicates: 1, ..ONE };
+    assert_eq!(planned(&change), Some(single));
+    let line = &said(&change)[0].line;
+    assert!(
+        line.starts_with("1 partition of 2 duplicates, one asked → 1 partition of 1 node: at "),
+        "{line}"
+    );
+    for now in 11..40 {
+        rounds.handle_seen(at(now), quick(single, false));
+        assert_eq!(acts(&mut rounds), [], "duplicates are on their way");
+    }
+    for now in 40..49 {
+        rounds.handle_seen(at(now), quick(single, true));
+        assert_eq!(acts(&mut rounds), [], "the window goes on");
+    }
+    rounds.handle_seen(at(49), quick(single, true));
+    let effect = acts(&mut rounds);
+    assert!(said(&effect)[0].line.starts_with("1 partition of 1 node: measured 100.00%"), "{effect:?}");
+}
+
+#[test]
+fn window_goes_on_where_no_layout_was_changed_and_a_server_is_out_since_the_start() {
+    let mut rounds = managing(&options(), MANAGED, false);
+    for now in 0..=10 {
+        let mut seen = second(ONE, 2);
+        seen.stores.as_mut().unwrap()[0].is_settled = false;
+        rounds.handle_seen(at(now), seen);
+    }
+    assert!(planned(&acts(&mut rounds)).is_some());
+}
+
+#[test]
+fn slow_periods_begin_anew_after_a_change_of_duplicates() {
+    let mut rounds = managing(&options(), MANAGED, false);
+    for now in 0..=60 {
+        let mut seen = second(ONE, 2);
+        let replicas = &mut seen.stores.as_mut().unwrap()[0].attempts.replicas;
+        replicas.iter_mut().for_each(|replica| replica.slow = now % 3);
+        rounds.handle_seen(at(now), seen);
+        acts(&mut rounds);
+    }
+    assert!(standing(&rounds).correlation.is_some());
+    rounds.handle_seen(at(61), second(StoreLayout { duplicates: 1, ..ONE }, 2));
+    assert_eq!(standing(&rounds).correlation, None);
 }

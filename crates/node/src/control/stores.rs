@@ -35,7 +35,9 @@ impl ManagedStores {
     pub(super) fn lever(&self, now: Instant) -> Stores {
         let forecast = self.setup.forecast;
         self.setup.stores.iter().fold(Stores::new(&self.slo, now), |stores, store| {
-            let manager = Manager::new(store.options, store.plan);
+            let layouts = store.layouts.iter();
+            let layouts = layouts.map(|layout| (layout.partitions.into(), layout.duplicates.into()));
+            let manager = Manager::new(store.options, store.plan).among(layouts);
             stores.with(store.backend, manager, forecast, store.options.dry_run)
         })
     }
@@ -46,7 +48,8 @@ impl ManagedStores {
             let driver = self.backends.iter().find(|driver| driver.id == backend)?;
             driver.drive(|state, _, _| {
                 let attempts = state.machine.take_attempts(bound, slow_from);
-                state.machine.layout().map(|layout| StoreSeen { backend, layout, attempts })
+                let (layout, logs) = (state.machine.layout()?, state.machine.logs()?);
+                Some(StoreSeen { backend, layout, is_settled: logs.is_settled, attempts })
             })
         };
         lever.measures().filter_map(seen).collect()
