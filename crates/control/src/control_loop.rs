@@ -184,6 +184,9 @@ impl ControlLoop {
             return;
         }
         let Seen { cache, tenants, replication, stores } = seen;
+        if let (Some(lever), Some(seen)) = (&mut self.stores, &stores) {
+            lever.note_layouts(seen);
+        }
         if let Some(seen) = cache {
             self.decide(now, seen);
             if now >= self.due {

@@ -28,8 +28,10 @@ pub struct Seen {
 pub struct StoreSeen {
     /// The store's backend.
     pub backend: BackendId,
-    /// The layout in force.
+    /// The layout in force, or on the way.
     pub layout: StoreLayout,
+    /// True if the layout is in force: all duplicates are filled, and no other is left.
+    pub is_settled: bool,
     /// The store's accesses.
     pub attempts: AttemptTimes,
 }

@@ -39,6 +39,12 @@ struct ManagedStore {
     since: Instant,
     seen: AttemptTimes,
     slow_from: Duration,
+    /// Configured number of duplicates, by which replicas are numbered.
+    duplicates: u8,
+    /// The latest known layout.
+    layout: StoreLayout,
+    /// True from a change of partitions or duplicates until they are in force.
+    is_moving: bool,
     periods: SlowPeriods,
     measured: Option<f64>,
     reason: Option<String>,
@@ -74,11 +80,11 @@ pub struct StoreMeasure {
 
 /// The latest decision about a store, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct StoreStanding<'a> {
+pub struct StoreStanding {
     /// The store's backend.
     pub backend: BackendId,
     /// The latest decision, a sentence; none before the first.
-    pub reason: Option<&'a str>,
+    pub reason: Option<String>,
     /// The share of accesses within the bound that the model predicts for the latest window.
     pub predicted: Option<f64>,
     /// The share of accesses within the bound that was measured in that window.
@@ -104,9 +110,13 @@ impl Stores {
         forecast: Option<Forecast>,
         dry_run: bool,
     ) -> Self {
+        let layout = manager.plan().layout();
         self.stores.push(ManagedStore {
             backend,
-            periods: SlowPeriods::new(manager.plan().duplicates as usize),
+            duplicates: layout.duplicates,
+            layout,
+            is_moving: false,
+            periods: SlowPeriods::new(layout.duplicates.into()),
             manager,
             forecast,
             dry_run,
@@ -141,10 +151,10 @@ impl Stores {
     }
 
     /// Returns the state of each store.
-    pub fn standings(&self) -> impl Iterator<Item = StoreStanding<'_>> {
+    pub fn standings(&self) -> impl Iterator<Item = StoreStanding> {
         self.stores.iter().map(|store| StoreStanding {
             backend: store.backend,
-            reason: store.reason.as_deref(),
+            reason: store.reason.clone(),
             predicted: store.manager.predicted().filter(|_| store.measured.is_some()),
             measured: store.measured,
             correlation: store.periods.correlation(),
@@ -167,6 +177,15 @@ impl Stores {
         }
     }
 
+    /// Takes in the layouts of the stores, which may have been set by hand.
+    pub(crate) fn note_layouts(&mut self, seen: &[StoreSeen]) {
+        for seen in seen {
+            if let Some(store) = self.stores.iter_mut().find(|store| store.backend == seen.backend) {
+                store.note_layout(seen.layout);
+            }
+        }
+    }
+
     /// Takes in what was seen of each store, and returns the reports of windows that end.
     pub(crate) fn handle_seen(&mut self, now: Instant, seen: Vec<StoreSeen>, leave: Leave) -> Vec<StoreSaid> {
         if now < self.due {
@@ -174,12 +193,16 @@ impl Stores {
         }
         self.due = now + OBSERVE_EVERY;
         let mut said = Vec::new();
-        for StoreSeen { backend, layout, attempts } in seen {
-            if let Some(store) = self.stores.iter_mut().find(|store| store.backend == backend) {
-                store.take_in(attempts);
-                if now.since(store.since) >= self.window && store.seen.accesses >= ACCESSES_MIN {
-                    said.extend(store.end_window(now, &layout, leave));
-                }
+        for StoreSeen { backend, attempts, is_settled, .. } in seen {
+            let Some(store) = self.stores.iter_mut().find(|store| store.backend == backend) else { continue };
+            store.is_moving &= !is_settled;
+            if store.is_moving {
+                store.begin_window(now);
+                continue;
+            }
+            store.take_in(attempts);
+            if now.since(store.since) >= self.window && store.seen.accesses >= ACCESSES_MIN {
+                said.extend(store.end_window(now, leave));
             }
         }
         said
@@ -193,6 +216,26 @@ impl Stores {
 }
 
 impl ManagedStore {
+    /// Takes in the present layout. Slow periods of other duplicates say nothing about its own.
+    fn note_layout(&mut self, layout: StoreLayout) {
+        let placed = |layout: &StoreLayout| (layout.partitions, layout.duplicates);
+        if placed(&layout) != placed(&self.layout) {
+            self.periods = SlowPeriods::new(layout.duplicates.max(self.duplicates).into());
+            self.is_moving = true;
+        }
+        self.layout = layout;
+    }
+
+    fn put_in_force(&mut self, now: Instant, layout: StoreLayout) {
+        self.history.note(now, layout);
+        self.note_layout(layout);
+    }
+
+    /// Begins another window, without what was seen in the present one.
+    fn begin_window(&mut self, now: Instant) {
+        (self.since, self.seen) = (now, AttemptTimes::default());
+    }
+
     fn take_in(&mut self, attempts: AttemptTimes) {
         if self.slow_from < Duration::MAX {
             self.periods.note(&attempts.replicas);
@@ -201,14 +244,14 @@ impl ManagedStore {
     }
 
     /// Compares what was measured with the model, and decides; the next window begins.
-    fn end_window(&mut self, now: Instant, layout: &StoreLayout, leave: Leave) -> Vec<StoreSaid> {
+    fn end_window(&mut self, now: Instant, leave: Leave) -> Vec<StoreSaid> {
         let window_s = now.since(std::mem::replace(&mut self.since, now)).as_secs_f64();
         let seen = std::mem::take(&mut self.seen);
         let (Some(times), Some(level)) = (service_times(&seen), seen.level()) else { return Vec::new() };
         let rate_per_s = seen.accesses as f64 / window_s.max(f64::MIN_POSITIVE);
         self.slow_from = Duration::from_secs_f64(times.quantile_ms(NOT_SLOW) / 1e3);
         self.measured = Some(level);
-        self.manager.adopt(StorePlan::of_layout(layout));
+        self.manager.adopt(StorePlan::of_layout(&self.layout));
         let effect = self.manager.handle_window(&times, rate_per_s, level);
         let plan = *self.manager.plan();
         let effect = effect.map(|line| StoreSaid { backend: self.backend, line, plan, applied: false });
@@ -235,7 +278,7 @@ impl ManagedStore {
         let StoreDecision { plan, proposed, is_change, reason, .. } = decision;
         self.reason = Some(reason.clone());
         if is_change {
-            self.history.note(now, plan.layout());
+            self.put_in_force(now, plan.layout());
         }
         // Delays before hedges follow the service times and differ in each window.
         let kind = |plan: StorePlan| StorePlan { hedge_ms: plan.hedge_ms.map(|_| 0.0), ..plan };
@@ -247,13 +290,21 @@ impl ManagedStore {
     }
 
     fn go_back(&mut self, now: Instant, at: Instant) -> Option<StoreSaid> {
-        let then = StorePlan::of_layout(self.history.at(at)?);
-        if then.layout() == self.manager.plan().layout() {
+        let here = |asking: &StoreLayout| StoreLayout {
+            asked: asking.asked.min(self.layout.duplicates),
+            hedge: asking.hedge,
+            ..self.layout
+        };
+        let (noted, present) = (*self.history.at(at)?, here(&self.manager.plan().layout()));
+        // Partitions and duplicates that the manager keeps were changed by hand, if at all.
+        let then = if self.manager.keeps_layout() { here(&noted) } else { noted };
+        if then == present {
             return None;
         }
-        self.history.note(now, then.layout());
+        self.put_in_force(now, then);
+        let then = StorePlan::of_layout(&then);
         self.manager.adopt(then);
-        (self.since, self.seen) = (now, AttemptTimes::default());
+        self.begin_window(now);
         let line = format!("moves made requests slower: back to {then}");
         self.reason = Some(line.clone());
         Some(StoreSaid { backend: self.backend, line, plan: then, applied: true })

@@ -64,7 +64,7 @@ mod synthetic;
 pub use compute::{BytesOfKey, ValueBytes};
 pub use duplicate::{
     Applied, ChangeConnection, Copied, CopyConnection, Duplicate, Item, ItemPage, KeyChange, KeyPages,
-    KeyPartition, MARKER_KEY, PAGE_KEYS_MAX, clear, copy, is_marker,
+    KeyPartition, PAGE_KEYS_MAX, RESERVED_PREFIX, clear, copy, is_reserved,
 };
 pub use embedded::{open, open_compute};
 pub use error::{Attempt, Cause, Fault, OpenCause, OpenError, StoreError};

@@ -51,7 +51,7 @@ pub(super) struct Figures(pub(super) Vec<(&'static str, Estimate)>);
 
 /// Results of a policy in a scenario with certain settings.
 #[derive(Serialize)]
-struct SummaryLine<'a> {
+pub(super) struct SummaryLine<'a> {
     scenario: &'a str,
     policy: &'a str,
     value: Option<&'a str>,
@@ -65,14 +65,20 @@ pub(super) fn summary<'a, R, O>(
     measures: &[Measure<R>],
     groups: &'a [Group<'_, R, O>],
 ) -> impl Serialize + use<'a, R, O> {
-    let line = |group: &'a Group<'_, R, O>| SummaryLine {
-        scenario: group.scenario(),
-        policy: group.policy(),
-        value: group.value,
-        seeds: group.kept.len(),
-        figures: Figures::of(measures, group),
-    };
-    groups.iter().map(line).collect::<Vec<_>>()
+    groups.iter().map(|group| SummaryLine::of(measures, group)).collect::<Vec<_>>()
+}
+
+impl<'a> SummaryLine<'a> {
+    /// Estimates `measures` from the runs of a group.
+    pub(super) fn of<R, O>(measures: &[Measure<R>], group: &'a Group<'_, R, O>) -> Self {
+        Self {
+            scenario: group.scenario(),
+            policy: group.policy(),
+            value: group.value,
+            seeds: group.kept.len(),
+            figures: Figures::of(measures, group),
+        }
+    }
 }
 
 impl<R, O> Comparison<R, O> {

@@ -5,16 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sherwood_model::Instant;
-use sherwood_sim::{Halt, Imbalance, TraceStop, World, microfuge, spare, tenants, zoolander};
+use sherwood_sim::{Halt, Imbalance, Setup, TraceStop, World, microfuge, spare, tenants, zoolander};
 
 use crate::exit::Failure;
 
 /// A simulated world that is run piece by piece.
-pub(super) trait Played {
+pub(super) trait Played: Sized {
+    /// Scenario, policy, seed and settings of a run.
+    type Setup: Sync;
     /// Reason for which it cannot go on.
     type Halt: Error;
     /// Simulated time between two checks for progress and interrupts.
     const STRIDE: Duration;
+
+    /// Simulated time of a run; zero if its setup is invalid.
+    fn duration(setup: &Self::Setup) -> Duration;
+
+    /// Creates the world of a run, unless its setup is invalid.
+    fn of(setup: &Self::Setup) -> Result<Self, Failure>;
 
     /// Current simulated time.
     fn now(&self) -> Instant;
@@ -29,12 +37,21 @@ pub(super) trait Played {
     fn advance(&mut self, until: Instant) -> Result<(), Self::Halt>;
 }
 
-/// Implements [`Played`] by the methods of a world.
+/// Implements [`Played`] by the methods of a world and of its setup.
 macro_rules! played {
-    ($world:ty, $halt:ty, $stride_s:literal, $queries:ident) => {
+    ($world:ty, $setup:ty, $duration:expr, $halt:ty, $stride_s:literal, $queries:ident) => {
         impl Played for $world {
+            type Setup = $setup;
             type Halt = $halt;
             const STRIDE: Duration = Duration::from_secs($stride_s);
+
+            fn duration(setup: &$setup) -> Duration {
+                ($duration)(setup)
+            }
+
+            fn of(setup: &$setup) -> Result<Self, Failure> {
+                Self::new(setup).map_err(Failure::usage)
+            }
 
             fn now(&self) -> Instant {
                 self.now()
@@ -55,11 +72,11 @@ macro_rules! played {
     };
 }
 
-played!(World, Halt, 10, queries);
-played!(microfuge::World, Imbalance, 1, requests);
-played!(spare::World, spare::SetupError, 10, queries);
-played!(tenants::World, Imbalance, 1, requests);
-played!(zoolander::World, Imbalance, 10, queries);
+played!(World, Setup, |setup: &Setup| setup.duration().unwrap_or_default(), Halt, 10, queries);
+played!(microfuge::World, microfuge::Setup, microfuge::Setup::duration, Imbalance, 1, requests);
+played!(spare::World, spare::Setup, spare::Setup::duration, spare::SetupError, 10, queries);
+played!(tenants::World, tenants::Setup, tenants::Setup::duration, Imbalance, 1, requests);
+played!(zoolander::World, zoolander::Setup, zoolander::Setup::duration, Imbalance, 10, queries);
 
 /// Runs the world to its end and repeatedly calls `seen` with the time that has passed. Returns
 /// false when it was stopped.

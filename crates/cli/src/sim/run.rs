@@ -10,7 +10,7 @@ use sherwood_sim::zoolander::Scenario;
 use super::flags::{Flags, known_policy};
 use super::onerf::subject::Subject;
 use super::play::{self, Played};
-use super::study::{KeptOf, Run, Study};
+use super::study::{KeptOf, Run, Shared, Study};
 use super::{microfuge, progress, spare, tenants, zoolander};
 use crate::exit::Failure;
 use crate::interrupt;
@@ -116,7 +116,7 @@ struct Ended<S: Study> {
 
 /// Simulates a run, and shows its progress under the name `of`.
 fn play<S: Study>(run: &Run<S>, stop: &AtomicBool, of: &str) -> Result<Ended<S>, Failure> {
-    let shared = S::shared(&[run], 1)?;
+    let shared = S::Shared::of(&[run], 1)?;
     let Some(mut world) = S::begin(run, &shared, None, stop)? else {
         return Err(Failure::interrupted("stopped before the simulation began: there is no result"));
     };

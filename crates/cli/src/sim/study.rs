@@ -15,17 +15,14 @@ use crate::exit::Failure;
 
 /// A scenario of a kind of simulation. Each kind has its own world, policies, settings and results.
 pub(super) trait Study: Clone + Sync {
-    /// Scenario, policy, seed and settings of a run.
-    type Setup: Sync;
     /// The simulated world.
     type World: Played;
     /// Figures of a run.
     type Results: Clone + Serialize + DeserializeOwned;
     /// Observations of a run that reports need in addition to its results.
     type Observed: Clone + Serialize + DeserializeOwned;
-
     /// State shared by the runs of a command.
-    type Shared: Sync;
+    type Shared: Shared<Self>;
 
     /// The policy that all others are compared with, if there is one.
     const BASELINE: Option<&str> = None;
@@ -50,16 +47,7 @@ pub(super) trait Study: Clone + Sync {
         settings: &[String],
         policy: &str,
         seed: u64,
-    ) -> Result<Self::Setup, Failure>;
-
-    /// Simulated seconds of a run.
-    fn seconds(setup: &Self::Setup) -> u64;
-
-    /// Creates the world of a run, unless its setup is invalid.
-    fn world(setup: &Self::Setup) -> Result<Self::World, Failure>;
-
-    /// Returns the state shared by the runs of a command.
-    fn shared(runs: &[&Run<Self>], threads: usize) -> Result<Self::Shared, Failure>;
+    ) -> Result<SetupOf<Self>, Failure>;
 
     /// Returns the world of a run, in which a part of the warm-up may already be simulated. Results
     /// of other runs that it needs are kept in `_keep`. Returns none if the command was stopped.
@@ -69,7 +57,7 @@ pub(super) trait Study: Clone + Sync {
         _keep: Option<&Keep>,
         _stop: &AtomicBool,
     ) -> Result<Option<Self::World>, Failure> {
-        Self::world(&run.setup).map(Some)
+        Self::World::of(&run.setup).map(Some)
     }
 
     /// Returns the reason why the trace ended too early, if it did.
@@ -81,7 +69,7 @@ pub(super) trait Study: Clone + Sync {
     fn results(world: &Self::World) -> Self::Results;
 
     /// Returns the observations of a world at its end.
-    fn observed(setup: &Self::Setup, world: &Self::World) -> Self::Observed;
+    fn observed(setup: &SetupOf<Self>, world: &Self::World) -> Self::Observed;
 
     /// Compares a run with the baseline's run with the same seed.
     fn judge(_kept: &mut KeptOf<Self>, _base: &KeptOf<Self>) {}
@@ -93,13 +81,29 @@ pub(super) trait Study: Clone + Sync {
     fn text(outcome: &Outcome<Self::Results>) -> String;
 
     /// Formats the observations of a run over time as CSV.
-    fn series(setup: &Self::Setup, world: &Self::World) -> String;
+    fn series(setup: &SetupOf<Self>, world: &Self::World) -> String;
+}
+
+/// Scenario, policy, seed and settings of a run of the study `S`.
+pub(super) type SetupOf<S> = <<S as Study>::World as Played>::Setup;
+
+/// State shared by the runs of a command.
+pub(super) trait Shared<S: Study>: Sync + Sized {
+    /// Returns the state for these runs on this number of threads.
+    fn of(runs: &[&Run<S>], threads: usize) -> Result<Self, Failure>;
+}
+
+/// No state.
+impl<S: Study> Shared<S> for () {
+    fn of(_: &[&Run<S>], _: usize) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 /// A run to be simulated.
 pub(super) struct Run<S: Study> {
     pub(super) inputs: Inputs,
-    pub(super) setup: S::Setup,
+    pub(super) setup: SetupOf<S>,
     /// Name of the run in messages.
     pub(super) name: String,
 }
@@ -157,7 +161,7 @@ impl<S: Study> Run<S> {
 
     /// Checks the setup before anything is simulated.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        S::world(&self.setup).map(drop)
+        S::World::of(&self.setup).map(drop)
     }
 
     /// Adds the run's inputs to a failure.
@@ -171,7 +175,7 @@ impl<S: Study> Run<S> {
 
     /// Simulated seconds of the run.
     pub(super) fn seconds(&self) -> u64 {
-        S::seconds(&self.setup)
+        S::World::duration(&self.setup).as_secs()
     }
 
     /// Returns the data to keep of a finished run, from its world at the end and the number of

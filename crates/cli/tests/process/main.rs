@@ -5,6 +5,9 @@
     reason = "tests of a driver use processes, sockets and the machine's clock"
 )]
 
+#[path = "../../../node/tests/backends/client.rs"]
+#[allow(dead_code, reason = "some of it is for the tests of the node")]
+mod client;
 mod cluster;
 mod containers;
 mod deadlines;
@@ -13,6 +16,7 @@ mod first_hour;
 mod held;
 mod helm;
 mod io;
+mod killed;
 mod load;
 mod manager;
 mod monitoring;
@@ -24,9 +28,14 @@ mod prometheus;
 mod record;
 mod reload;
 mod replay;
+#[path = "../../../node/tests/backends/replicas.rs"]
+mod replicas;
 mod restart;
 mod security;
 mod serve;
+#[path = "../../../store/tests/connectors/servers.rs"]
+#[allow(dead_code, reason = "some of it is for the connectors' own tests")]
+mod servers;
 mod sim;
 mod support;
 mod tenants;
@@ -35,3 +44,5 @@ mod top;
 mod tour;
 mod trace;
 mod units;
+#[path = "../../../listener/tests/common/wait.rs"]
+mod wait;

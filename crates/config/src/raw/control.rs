@@ -230,7 +230,11 @@ pub(crate) struct RawStores {
     /// and measured service levels (`"fixed"`), or by the SLO.
     #[schemars(extend("default" = "none", "enum" = ["none", "fixed", "slo"]))]
     pub(crate) manager: Key<String>,
-    /// Expected accesses of a store.
+    /// Lets `"slo"` change partitions and duplicates as well, among those that
+    /// [the store can have](replicated-stores.md#the-manager); data moves then.
+    #[schemars(extend("default" = false))]
+    pub(crate) layouts: Key<bool>,
+    /// Expected accesses of a store, for the choice among layouts.
     #[schemars(extend("x-default" = "the present rate goes on"))]
     pub(crate) forecast: Key<RawForecast>,
     /// Nodes that a store may use, at most its replicas, for the highest service level. Without it

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::spanned::Spanned;
 use sherwood_cache::DeadlineOptions;
 use sherwood_path::WriteTo;
-use sherwood_store::StoreOptions;
+use sherwood_store::{RESERVED_PREFIX, StoreOptions, is_reserved};
 
 use super::{classes, dispatch, duplicates, freshness, shared, stores, tickets};
 use crate::meaning::{BackendConfig, Freshness, Writes};
@@ -199,9 +199,22 @@ fn prefix(raw: &RawBackend, seen: &mut EarlierBackends, problems: &mut Problems<
         );
         problems.add(&origin, message);
     } else {
+        refuse_reserved("prefix", &value, &origin, problems);
         seen.prefixes.insert(value.clone(), origin);
     }
     Some(value)
+}
+
+/// Refuses a prefix of keys that are reserved.
+pub(super) fn refuse_reserved(key: &str, value: &str, origin: &Origin, problems: &mut Problems<'_>) {
+    if is_reserved(value.as_bytes()) {
+        let shown = quoted(value);
+        let message = format!(
+            "[[backend]] {key} is \"{shown}\"; keys that begin with \"{RESERVED_PREFIX}\" are reserved for the node's own \
+             records: choose another one"
+        );
+        problems.add(origin, message);
+    }
 }
 
 /// Returns true if a key can begin with both prefixes. The empty prefix gets the keys without any

@@ -133,7 +133,8 @@ fn check_stores(
                 store.value.kind()
             );
             problems.add(&store.origin, message);
-        } else if let Some(first) = stores[..at].iter().find(|first| first.value == store.value) {
+        } else if let Some(first) = stores[..at].iter().find(|first| first.value.is_same_place(&store.value))
+        {
             let first = problems.reference(&first.origin);
             let message = format!(
                 "[[backend]] replicas has the same server as on {first}; each duplicate must be another one: change one"

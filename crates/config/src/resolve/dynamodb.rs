@@ -3,7 +3,7 @@
 use crate::spanned::Spanned;
 use sherwood_store::{AwsCredentials, DynamoDbOptions, DynamoDbValue, Secret};
 
-use super::remote::{remote, text};
+use super::remote::{self, text};
 use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawCredentials, RawStore};
 use crate::scope::{Given, Setting, given, one_of};
@@ -15,16 +15,9 @@ pub(super) fn resolve(
     origin: &Origin,
     problems: &mut Problems<'_>,
 ) -> Option<DynamoDbOptions> {
-    let mut needed = |key: &Key<String>, name, what, example: &str| {
-        if key.is_none() {
-            let message =
-                format!("[[backend]] store has no {name}; it must say {what}: set {name} = \"{example}\"");
-            problems.add(origin, message);
-        }
-        text(key)
-    };
-    let table = needed(&raw.table, "table", "which table has its items", "orders");
-    let region = needed(&raw.region, "region", "in which region its table is", "eu-central-1");
+    let mut needed = |key, said| remote::needed(text(key), said, origin, problems);
+    let table = needed(&raw.table, ("table", "which table has its items", "orders"));
+    let region = needed(&raw.region, ("region", "in which region its table is", "eu-central-1"));
     let default = DynamoDbOptions::new(table?, region?);
     let values = [("binary", DynamoDbValue::Binary), ("string", DynamoDbValue::String)];
     Some(DynamoDbOptions {
@@ -35,7 +28,7 @@ pub(super) fn resolve(
         consistent: raw.consistent.as_ref().map_or(default.consistent, |consistent| *consistent.get_ref()),
         credentials: given(&raw.credentials)
             .map_or(Some(default.credentials), |given| credentials(&given, problems))?,
-        remote: remote(raw, default.remote, problems),
+        remote: remote::remote(raw, default.remote, problems),
         table: default.table,
         region: default.region,
     })

@@ -1,11 +1,12 @@
 //! `[stores]`: the manager of replicated stores.
 
-use sherwood_dispatch::CopiesChoice;
+use sherwood_dispatch::{CopiesChoice, Layout};
 use sherwood_model::{BackendId, Slo};
+use sherwood_path::possible_layouts;
 use sherwood_policy::slo::{Composition, Costs, StorePlan};
 use sherwood_policy::stores::{Forecast, ManagerAim, ManagerOptions};
 
-use crate::meaning::BackendConfig;
+use crate::meaning::{BackendConfig, Duplicates};
 use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawForecast, RawStores};
 use crate::scope::{Setting, bytes, given, in_range, one_of};
@@ -41,7 +42,9 @@ pub(super) fn resolve(
     problems: &mut Problems<'_>,
 ) -> Option<StoresSetup> {
     let table = table.as_ref()?;
-    let RawStores { manager, forecast: expected, nodes, node_cost, idle_cost, dry_run } = table.get_ref();
+    let RawStores { manager, layouts, forecast: expected, nodes, node_cost, idle_cost, dry_run } =
+        table.get_ref();
+    let is_set = |key: &Key<bool>| key.as_ref().is_some_and(|set| *set.get_ref());
     let kind = one_of(problems, MANAGER, given(manager), &KINDS);
     let origin = given(nodes).map(|nodes| nodes.origin);
     let nodes = given(nodes).map(|nodes| in_range(problems, NODES, Some(nodes), 1, 1..=NODES_MAX));
@@ -65,13 +68,13 @@ pub(super) fn resolve(
         move_cost: ManagerOptions::MOVE_COST,
         error_max: ManagerOptions::ERROR_MAX,
         hedged_max: 1.0,
-        keeps_layout: true,
-        dry_run: dry_run.as_ref().is_some_and(|dry_run| *dry_run.get_ref()),
+        keeps_layout: !is_set(layouts),
+        dry_run: is_set(dry_run),
     };
     let forecast = expected.as_ref().map(|table| forecast(table.get_ref(), &bytes(table), problems));
     let stores = stores(&options, backends, &bytes(table), problems);
     if let (Some(nodes), Some(origin)) = (nodes, origin) {
-        check_nodes(nodes, &stores, backends, &origin, problems);
+        check_nodes(nodes, !options.keeps_layout, &stores, backends, &origin, problems);
     }
     (kind != ManagerKind::None).then_some(StoresSetup { forecast, stores })
 }
@@ -99,11 +102,13 @@ fn stores(
     for (index, backend) in backends.iter().enumerate() {
         let Some(duplicates) = &backend.duplicates else { continue };
         check_copies(backend, origin, problems);
-        let all = StorePlan::all_asked(duplicates.partitions.into(), duplicates.duplicates.into());
+        let &Duplicates { partitions, duplicates, .. } = duplicates;
+        let all = StorePlan::all_asked(partitions.into(), duplicates.into());
         let nodes = options.nodes.min(all.nodes());
         let options = ManagerOptions { nodes, hedged_max: backend.dispatch.retry.ratio, ..*options };
         let plan = StorePlan { asked: backend.dispatch.copies.factor().into(), ..all };
-        stores.push(ManagedStore { backend: BackendId::from_index(index), options, plan });
+        let layouts = possible_layouts(Layout { partitions, duplicates });
+        stores.push(ManagedStore { backend: BackendId::from_index(index), options, plan, layouts });
     }
     if stores.is_empty() {
         let message = "[stores] is for backends that the node replicates, and none has duplicates: set duplicates = 2 in a \
@@ -133,9 +138,11 @@ fn check_copies(backend: &BackendConfig, origin: &Origin, problems: &mut Problem
     }
 }
 
-/// Refuses more nodes than a store has replicas.
+/// Refuses more nodes than a store has replicas, and where layouts may change, fewer than it has
+/// partitions: each needs one.
 fn check_nodes(
     nodes: u32,
+    may_change: bool,
     stores: &[ManagedStore],
     backends: &[BackendConfig],
     origin: &Origin,
@@ -147,6 +154,14 @@ fn check_nodes(
             let message = format!(
                 "[stores] nodes is {nodes}, and backend {name:?} has {replicas} replicas, which are its nodes: lower it, or \
                  add replicas"
+            );
+            problems.add(origin, message);
+        }
+        let partitions = plan.partitions;
+        if may_change && nodes < partitions {
+            let message = format!(
+                "[stores] nodes is {nodes}, and backend {name:?} has {partitions} partitions, each on a node at least: raise \
+                 it, or remove layouts"
             );
             problems.add(origin, message);
         }
@@ -177,10 +192,17 @@ mod tests {
         assert_eq!([managed(""), managed("manager = \"none\"")], [None, None]);
         let setup = managed("manager = \"slo\"\nforecast = { day = 10, night = 2 }\ndry_run = true").unwrap();
         assert_eq!(setup.forecast, Some(Forecast { day: 10.0, night: 2.0 }));
-        let [ManagedStore { options, plan, .. }] = setup.stores[..] else { panic!("{setup:?}") };
+        let [ManagedStore { options, plan, .. }] = &setup.stores[..] else { panic!("{setup:?}") };
         assert!(options.bound_ms == 15.0 && (options.level - 0.999).abs() < 1e-9, "{options:?}");
         assert_eq!((options.aim, options.nodes, options.dry_run), (ManagerAim::Cheapest, 2, true));
         assert_eq!((options.hedged_max, plan.nodes(), plan.asked), (0.1, 2, 1));
+        let layouts = |stores| {
+            let store = managed(stores).unwrap().stores.remove(0);
+            let possible: Vec<_> = store.layouts.iter().map(ToString::to_string).collect();
+            (store.options.keeps_layout, possible.join(" "))
+        };
+        assert_eq!(layouts("manager = \"slo\""), (true, "1x1 1x2".to_owned()));
+        assert_eq!(layouts("manager = \"slo\"\nlayouts = true"), (false, "1x1 1x2".to_owned()));
         let aim = |stores| managed(stores).unwrap().stores[0].options.aim;
         assert_eq!(aim("manager = \"slo\"\nnodes = 2"), ManagerAim::BestLevel);
         assert_eq!(aim("manager = \"fixed\""), ManagerAim::Present);
@@ -190,6 +212,7 @@ mod tests {
     fn invalid_manager_is_refused_with_the_accepted_range() {
         let tied = format!("{DUPLICATES}\ndispatch = {{ copies = \"tied\" }}");
         let fixed = format!("{DUPLICATES}\ndispatch = {{ copies = \"fixed\" }}");
+        let divided = DUPLICATES.replace("duplicates = 2", "partitions = 2\nduplicates = 1");
         let alone = "[[backend]]\nname = \"a\"";
         for (stores, backend, expected) in [
             ("manager = \"best\"", DUPLICATES, "manager"),
@@ -198,6 +221,7 @@ mod tests {
             ("\n[replication]\ntiers = [\"a\"]", &fixed, "both choose its copies"),
             ("nodes = 0", DUPLICATES, "nodes is 0; it must be at least 1"),
             ("nodes = 3", DUPLICATES, "nodes is 3, and backend \"a\" has 2 replicas"),
+            ("layouts = true\nnodes = 1", &divided, "nodes is 1, and backend \"a\" has 2 partitions"),
             ("nodes = 513", DUPLICATES, "nodes is 513; it must be 1 to 512"),
             ("node_cost = -1", DUPLICATES, "[stores] node_cost is -1"),
             ("idle_cost = nan", DUPLICATES, "[stores] idle_cost is NaN"),

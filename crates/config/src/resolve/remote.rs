@@ -9,6 +9,7 @@ use sherwood_store::{
     SqlOptions, SqlValue, StoreOptions, TlsOptions, ZookeeperOptions,
 };
 
+use super::backends::refuse_reserved;
 use super::stores::{counts, sizes};
 use crate::problem::{Origin, Problems};
 use crate::raw::{Key, RawHeader, RawHeaderFile, RawStore, RawTls};
@@ -25,6 +26,9 @@ const DB: Setting = Setting::new("[[backend]]", "store.db", "0");
 const SQL_VALUE: Setting = Setting::new("[[backend]]", "store.value", "\"column\"");
 const TTL: Setting = Setting::new("[[backend]]", "store.ttl", "\"server\"");
 
+/// Meaning of the key `address` of a store.
+const ADDRESS: &str = "where its server is";
+
 /// Maximum time-to-live of written values: memcached takes longer ones for a date.
 const WRITE_TTL_MAX: Duration = Duration::from_secs(30 * 86_400);
 
@@ -37,7 +41,7 @@ pub(super) fn memcached(
     let MemcachedOptions { remote, .. } = MemcachedOptions::new("");
     Some(MemcachedOptions {
         address,
-        key_prefix: text(&raw.key_prefix).unwrap_or_default(),
+        key_prefix: key_prefix(raw, problems),
         user: text(&raw.user),
         password: password(raw, problems),
         write_ttl_s: write_ttl_s(raw, problems),
@@ -52,7 +56,7 @@ pub(super) fn redis(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>
     let ttl_of_server = raw.ttl.is_some() && one_of(problems, TTL, given(&raw.ttl), &[("server", true)]);
     Some(RedisOptions {
         address,
-        key_prefix: text(&raw.key_prefix).unwrap_or_default(),
+        key_prefix: key_prefix(raw, problems),
         db: in_range(problems, DB, given(&raw.db), db.into(), 0..=u64::from(u16::MAX)) as u16,
         user: text(&raw.user),
         password: password(raw, problems),
@@ -83,16 +87,9 @@ pub(super) fn cassandra(
     problems: &mut Problems<'_>,
 ) -> Option<CassandraOptions> {
     let address = address(raw, origin, "127.0.0.1:9042", problems);
-    let mut needed = |key: &Key<String>, name, what, example: &str| {
-        if key.is_none() {
-            let message =
-                format!("[[backend]] store has no {name}; it must say {what}: set {name} = \"{example}\"");
-            problems.add(origin, message);
-        }
-        text(key)
-    };
-    let keyspace = needed(&raw.keyspace, "keyspace", "where its table is", "shop");
-    let table = needed(&raw.table, "table", "which table has its items", "profiles");
+    let mut needed = |key, said| self::needed(text(key), said, origin, problems);
+    let keyspace = needed(&raw.keyspace, ("keyspace", "where its table is", "shop"));
+    let table = needed(&raw.table, ("table", "which table has its items", "profiles"));
     let default = CassandraOptions::new(address?, keyspace?, table?);
     Some(CassandraOptions {
         user: text(&raw.user),
@@ -103,12 +100,8 @@ pub(super) fn cassandra(
 }
 
 pub(super) fn http(raw: &RawStore, origin: &Origin, problems: &mut Problems<'_>) -> Option<HttpOptions> {
-    let Some(url) = text(&raw.url) else {
-        let message = "[[backend]] store has no url; it must say what is read: set url = \
-                       \"http://127.0.0.1:8000/items/{key}\"";
-        problems.add(origin, message);
-        return None;
-    };
+    let said = ("url", "what is read", "http://127.0.0.1:8000/items/{key}");
+    let url = needed(text(&raw.url), said, origin, problems)?;
     let HttpOptions { remote, .. } = HttpOptions::new("");
     let headers = given(&raw.headers).map(|headers| headers.value).unwrap_or_default();
     let value = |header| match header {
@@ -132,19 +125,15 @@ pub(super) fn sql(
     problems: &mut Problems<'_>,
 ) -> Option<SqlOptions> {
     let query = "SELECT id, body FROM item WHERE id IN (:keys)";
-    let mut needed = |key: &Key<String>, name, what, example: &str| {
-        let given = text(key).filter(|text| !text.trim().is_empty());
-        if given.is_none() {
-            let message =
-                format!("[[backend]] store has no {name}; it must say {what}: set {name} = \"{example}\"");
-            problems.add(origin, message);
-        }
-        given
+    let mut needed = |key, said| {
+        let text = text(key).filter(|text| !text.trim().is_empty());
+        self::needed(text, said, origin, problems)
     };
-    let address = needed(&raw.address, "address", "where its server is", &format!("127.0.0.1:{port}"));
-    let user = needed(&raw.user, "user", "who logs in", "sherwood");
-    let database = needed(&raw.database, "database", "where its tables are", "shop");
-    let query = needed(&raw.query, "query", "what is read for a key", query);
+    let address = format!("127.0.0.1:{port}");
+    let address = needed(&raw.address, ("address", ADDRESS, &address));
+    let user = needed(&raw.user, ("user", "who logs in", "sherwood"));
+    let database = needed(&raw.database, ("database", "where its tables are", "shop"));
+    let query = needed(&raw.query, ("query", "what is read for a key", query));
     let default = SqlOptions::new(address?, user?, database?, query?);
     let values = [("column", SqlValue::Column), ("json", SqlValue::Json)];
     Some(SqlOptions {
@@ -215,14 +204,30 @@ fn tls(raw: &RawTls) -> TlsOptions {
 }
 
 fn address(raw: &RawStore, origin: &Origin, example: &str, problems: &mut Problems<'_>) -> Option<String> {
-    let address = text(&raw.address);
-    if address.is_none() {
-        let message = format!(
-            "[[backend]] store has no address; it must say where its server is: set address = \"{example}\""
-        );
+    needed(text(&raw.address), ("address", ADDRESS, example), origin, problems)
+}
+
+/// Returns the text of a key that the store cannot do without; its absence is a problem. The key
+/// has a name, says something about the store, and could be set to an example.
+pub(super) fn needed(
+    text: Option<String>,
+    (name, says, example): (&str, &str, &str),
+    origin: &Origin,
+    problems: &mut Problems<'_>,
+) -> Option<String> {
+    if text.is_none() {
+        let message =
+            format!("[[backend]] store has no {name}; it must say {says}: set {name} = \"{example}\"");
         problems.add(origin, message);
     }
-    address
+    text
+}
+
+/// Returns the prefix of the keys of a store; empty without one.
+fn key_prefix(raw: &RawStore, problems: &mut Problems<'_>) -> String {
+    let Some(Given { value, origin }) = given(&raw.key_prefix) else { return String::new() };
+    refuse_reserved("store.key_prefix", &value, &origin, problems);
+    value
 }
 
 fn password(raw: &RawStore, problems: &mut Problems<'_>) -> Option<Secret> {

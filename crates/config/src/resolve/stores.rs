@@ -21,47 +21,34 @@ const LATENCY: Setting = Setting::new("[[backend]]", "store.latency", "\"5ms\"")
 const THREADS: Setting = Setting::new("[[backend]]", "store.threads", "2");
 const QUEUED: Setting = Setting::new("[[backend]]", "store.queued_calls_max", "1024");
 
-/// Kinds of stores, as the configuration names them.
-const KINDS: &[&str] = &[
-    "kv",
-    "sqlite",
-    "compute",
-    "synthetic",
-    "memcached",
-    "redis",
-    "http",
-    "mysql",
-    "postgres",
-    "dynamodb",
-    "zookeeper",
-    "cassandra",
-];
-
-/// Kinds of stores that bound the calls in flight or queued.
-const QUEUES: &[&str] = &[
-    "kv",
-    "sqlite",
-    "compute",
-    "memcached",
-    "redis",
-    "http",
-    "mysql",
-    "postgres",
-    "dynamodb",
-    "zookeeper",
-    "cassandra",
-];
+/// Kinds of stores that execute their calls on threads of the node.
+const THREADED: &[&str] = &["kv", "sqlite", "compute"];
 
 /// Kinds of stores that are servers, and those of them with several connections.
 const REMOTE: &[&str] =
     &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "zookeeper", "cassandra"];
 const POOLED: &[&str] = &["memcached", "redis", "http", "mysql", "postgres", "dynamodb", "cassandra"];
 
+/// Kinds of stores, as the configuration names them.
+const KINDS: &[&str] = &joined::<12>(THREADED, &joined::<9>(&["synthetic"], REMOTE));
+
+/// Kinds of stores that bound the calls in flight or queued.
+const QUEUES: &[&str] = &joined::<11>(THREADED, REMOTE);
+
 /// Server names and the kind whose protocol they speak.
 const ALSO: &[(&str, &str)] = &[("mariadb", "mysql"), ("valkey", "redis")];
 
 /// Maximum of replicas of one backend.
 const REPLICAS_MAX: usize = 64;
+
+/// Joins two lists of kinds of stores, which have `N` together; a build with another number fails.
+const fn joined<const N: usize>(first: &[&'static str], second: &[&'static str]) -> [&'static str; N] {
+    let mut kinds = [""; N];
+    let (start, end) = kinds.split_at_mut(first.len());
+    start.copy_from_slice(first);
+    end.copy_from_slice(second);
+    kinds
+}
 
 /// Stores of one backend, one per replica; refused ones are left out.
 pub(super) fn resolve(backend: &RawBackend, problems: &mut Problems<'_>) -> Vec<Given<StoreOptions>> {
@@ -230,7 +217,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
     let (disk, joins, computes) =
         (&["kv", "sqlite"][..], &["sqlite", "mysql", "postgres"][..], &["compute"][..]);
     let (made, redis, http) = (&["compute", "synthetic"][..], &["redis"][..], &["http"][..]);
-    let (embedded, caches) = (&["kv", "sqlite", "compute"][..], &["memcached", "redis"][..]);
+    let caches = &["memcached", "redis"][..];
     let servers = &["memcached", "redis", "mysql", "postgres", "zookeeper", "cassandra"][..];
     let (dynamodb, valued) = (&["dynamodb"][..], &["mysql", "postgres", "dynamodb"][..]);
     let (databases, written) = (&["mysql", "postgres"][..], &["http", "mysql", "postgres"][..]);
@@ -242,7 +229,7 @@ fn keys_of_kinds(raw: &RawStore) -> Vec<(&'static str, Option<Origin>, &'static 
         ("bytes", size.as_ref().map(bytes), made),
         ("latency", latency.as_ref().map(bytes), &["synthetic"][..]),
         ("queued_calls_max", queued_calls_max.as_ref().map(bytes), QUEUES),
-        ("threads", threads.as_ref().map(bytes), embedded),
+        ("threads", threads.as_ref().map(bytes), THREADED),
         ("address", address.as_ref().map(bytes), servers),
         ("user", user.as_ref().map(bytes), servers),
         ("password_file", password_file.as_ref().map(bytes), servers),

@@ -1,5 +1,6 @@
 //! The management of replicated stores.
 
+use sherwood_dispatch::Layout;
 use sherwood_model::BackendId;
 use sherwood_policy::slo::StorePlan;
 use sherwood_policy::stores::{Forecast, ManagerOptions};
@@ -22,4 +23,6 @@ pub struct ManagedStore {
     pub options: ManagerOptions,
     /// The plan at the start.
     pub plan: StorePlan,
+    /// The layouts that the store can have.
+    pub layouts: Vec<Layout>,
 }

@@ -100,8 +100,18 @@ fn keys_that_contradict_duplicates_are_refused() {
         ),
         (
             "[[backend]]\nname = \"a\"\nduplicates = 2\nreplicas = [{ kind = \"redis\", address = \"h:1\" }, { kind = \
-             \"redis\", address = \"h:1\" }]",
+             \"redis\", address = \"h:1\", answer_timeout = \"9s\" }]",
             "a.toml:4:50: [[backend]] replicas has the same server as on line 4; each duplicate must be another one: change one",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nprefix = \"sherwood.log.\"",
+            "a.toml:3:10: [[backend]] prefix is \"sherwood.log.\"; keys that begin with \"sherwood.log.\" are reserved for the \
+             node's own records: choose another one",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nstore = { kind = \"redis\", address = \"h\", key_prefix = \"sherwood.log.x\" }",
+            "a.toml:3:55: [[backend]] store.key_prefix is \"sherwood.log.x\"; keys that begin with \"sherwood.log.\" are \
+             reserved for the node's own records: choose another one",
         ),
     ]);
 }

@@ -38,7 +38,7 @@ const MANAGED: ManagerOptions = ManagerOptions {
 
 /// Returns a loop with a managed store.
 fn managing(options: &Options, managed: ManagerOptions, dry_run: bool) -> ControlLoop {
-    let manager = Manager::new(managed, StorePlan::of_layout(&ONE));
+    let manager = Manager::new(managed, StorePlan::of_layout(&ONE)).among([(1, 1), (1, 2)]);
     let forecast = Some(Forecast { day: 1_000.0, night: 10.0 });
     let stores = Stores::new(&SLO, at(0)).with(STORE, manager, forecast, dry_run);
     rounds("robinhood", options).with_stores(stores, &SLO)
@@ -51,7 +51,8 @@ fn second(layout: StoreLayout, late: u64) -> Seen {
     (0..198).for_each(|number| attempts.answered.record(Duration::from_micros(300 + 2 * number)));
     attempts.answered.record_times(Duration::from_millis(16), 2);
     attempts.replicas = vec![SlowCount { attempts: 100, slow: 1 }; 2];
-    Seen { stores: Some(vec![StoreSeen { backend: STORE, layout, attempts }]), ..Seen::default() }
+    let seen = StoreSeen { backend: STORE, layout, is_settled: true, attempts };
+    Seen { stores: Some(vec![seen]), ..Seen::default() }
 }
 
 /// Has the loop see the seconds of a window that ends at `end`. Returns the acts of that end.
@@ -77,7 +78,7 @@ fn planned(acts: &[Act]) -> Option<StoreLayout> {
     only.layout
 }
 
-fn standing(rounds: &ControlLoop) -> StoreStanding<'_> {
+fn standing(rounds: &ControlLoop) -> StoreStanding {
     rounds.stores().unwrap().standings().next().unwrap()
 }
 
@@ -95,7 +96,7 @@ fn hedge_is_planned_at_the_end_of_a_window_and_its_effect_said_after_the_next() 
     assert!(change.applied && change.line.contains(", one asked → "), "{}", change.line);
     assert!(change.line.contains("at 220 accesses a second 99."), "{}", change.line);
     let shown = standing(&rounds);
-    assert_eq!((shown.reason, shown.measured), (Some(&*change.line), Some(0.99)));
+    assert_eq!((shown.reason, shown.measured), (Some(change.line.clone()), Some(0.99)));
     let acts = window(&mut rounds, 20, hedged, 0);
     let [effect] = said(&acts)[..] else { panic!("{acts:?}") };
     assert!(effect.line.contains("measured 100.00%, predicted 99.9"), "{}", effect.line);
@@ -172,12 +173,14 @@ fn refused_layout_is_decided_again() {
     }
 }
 
-#[test]
-fn guard_restores_the_layout_of_the_good_allocation() {
+/// Has the guard go back while a store hedges since the second round, and is set by hand to
+/// `by_hand` duplicates in the third. Returns the layouts that were put in force, by round, and the
+/// last reason.
+fn guarded(managed: ManagerOptions, by_hand: u8) -> (Vec<(u64, StoreLayout)>, String) {
     let guard = Some(GuardOptions { freeze: Duration::from_secs(20), ..GuardOptions::default() });
     let interval = options().delta;
     let mut rounds =
-        managing(&Options { guard, tax: 0.1, rbc_window: interval, ..options() }, MANAGED, false);
+        managing(&Options { guard, tax: 0.1, rbc_window: interval, ..options() }, managed, false);
     // The first partition gives bytes away, then it misses and blocks slower requests.
     let (mut layout, mut changes) = (ONE, Vec::new());
     for round in 1..=7_u64 {
@@ -190,6 +193,7 @@ fn guard_restores_the_layout_of_the_good_allocation() {
         let missed = 1_000 * round.saturating_sub(2);
         (cache.partitions[0].hits, cache.partitions[0].misses) = (1_000 * round - missed, missed);
         cache.partitions[1].hits = 1_000 * round;
+        layout.duplicates = if round == 3 { by_hand } else { layout.duplicates };
         let mut store = second(layout, 2).stores.unwrap();
         (store[0].attempts.accesses, store[0].attempts.within) = (1_000, 990);
         rounds.handle_seen(now, Seen { stores: Some(store), ..seen });
@@ -198,10 +202,88 @@ fn guard_restores_the_layout_of_the_good_allocation() {
             || acts.iter().filter_map(|act| if let Act::Apply(plan) = act { Some(plan) } else { None });
         if let Some(next) = backends().flat_map(|plan| &plan.backends).find_map(|plan| plan.layout) {
             layout = next;
-            changes.push((round, layout.hedge.is_some()));
+            changes.push((round, layout));
         }
     }
-    assert_eq!(changes, [(2, true), (4, false)]);
-    let reason = standing(&rounds).reason.unwrap();
-    assert_eq!(reason, "moves made requests slower: back to 1 partition of 2 duplicates, one asked");
+    (changes, standing(&rounds).reason.unwrap())
+}
+
+#[test]
+fn guard_restores_the_layout_of_the_good_allocation() {
+    for keeps_layout in [true, false] {
+        let (changes, reason) = guarded(ManagerOptions { keeps_layout, ..MANAGED }, 2);
+        let [(2, hedged), (4, ONE)] = changes[..] else { panic!("{changes:?}") };
+        assert!(hedged.hedge.is_some(), "{hedged:?}");
+        assert_eq!(reason, "moves made requests slower: back to 1 partition of 2 duplicates, one asked");
+    }
+}
+
+#[test]
+fn guard_leaves_duplicates_that_were_set_by_hand_where_the_manager_keeps_the_layout() {
+    let (changes, reason) = guarded(MANAGED, 1);
+    let expected = StoreLayout { duplicates: 1, ..ONE };
+    assert_eq!(changes.last(), Some(&(4, expected)), "{changes:?}");
+    assert_eq!(reason, "moves made requests slower: back to 1 partition of 1 node");
+}
+
+#[test]
+fn duplicates_change_where_they_may_and_windows_wait_until_the_layout_is_in_force() {
+    let costs = Costs { node: 1.0, idle: 0.0 };
+    let managed = ManagerOptions { aim: ManagerAim::Cheapest, costs, keeps_layout: false, ..MANAGED };
+    let mut rounds = managing(&options(), managed, false);
+    let quick = |layout, is_settled| {
+        let mut seen = second(layout, 0);
+        let store = &mut seen.stores.as_mut().unwrap()[0];
+        store.attempts.answered = AttemptTimes::default().answered;
+        (0..200).for_each(|number| store.attempts.answered.record(Duration::from_micros(300 + number)));
+        store.is_settled = is_settled;
+        seen
+    };
+    (0..10).for_each(|now| rounds.handle_seen(at(now), quick(ONE, true)));
+    rounds.handle_seen(at(10), quick(ONE, true));
+    let change = acts(&mut rounds);
+    let single = StoreLayout { duplicates: 1, ..ONE };
+    assert_eq!(planned(&change), Some(single));
+    let line = &said(&change)[0].line;
+    assert!(
+        line.starts_with("1 partition of 2 duplicates, one asked → 1 partition of 1 node: at "),
+        "{line}"
+    );
+    for now in 11..40 {
+        rounds.handle_seen(at(now), quick(single, false));
+        assert_eq!(acts(&mut rounds), [], "duplicates are on their way");
+    }
+    for now in 40..49 {
+        rounds.handle_seen(at(now), quick(single, true));
+        assert_eq!(acts(&mut rounds), [], "the window goes on");
+    }
+    rounds.handle_seen(at(49), quick(single, true));
+    let effect = acts(&mut rounds);
+    assert!(said(&effect)[0].line.starts_with("1 partition of 1 node: measured 100.00%"), "{effect:?}");
+}
+
+#[test]
+fn window_goes_on_where_no_layout_was_changed_and_a_server_is_out_since_the_start() {
+    let mut rounds = managing(&options(), MANAGED, false);
+    for now in 0..=10 {
+        let mut seen = second(ONE, 2);
+        seen.stores.as_mut().unwrap()[0].is_settled = false;
+        rounds.handle_seen(at(now), seen);
+    }
+    assert!(planned(&acts(&mut rounds)).is_some());
+}
+
+#[test]
+fn slow_periods_begin_anew_after_a_change_of_duplicates() {
+    let mut rounds = managing(&options(), MANAGED, false);
+    for now in 0..=60 {
+        let mut seen = second(ONE, 2);
+        let replicas = &mut seen.stores.as_mut().unwrap()[0].attempts.replicas;
+        replicas.iter_mut().for_each(|replica| replica.slow = now % 3);
+        rounds.handle_seen(at(now), seen);
+        acts(&mut rounds);
+    }
+    assert!(standing(&rounds).correlation.is_some());
+    rounds.handle_seen(at(61), second(StoreLayout { duplicates: 1, ..ONE }, 2));
+    assert_eq!(standing(&rounds).correlation, None);
 }

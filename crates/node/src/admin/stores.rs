@@ -7,6 +7,7 @@ use axum::extract::State;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sherwood_control::StoreStanding;
 use sherwood_dispatch::Layout;
 use sherwood_model::StoreLayout;
 use sherwood_path::{DuplicateStanding, LayoutError, LogsStanding};
@@ -14,7 +15,7 @@ use sherwood_ports::http::{InPath, JsonBody, Problem};
 use sherwood_process::clock::millis;
 
 use super::aside::aside;
-use crate::control::{Control, StorePlanView};
+use crate::control::Control;
 use crate::core::Core;
 
 /// A replicated store.
@@ -82,9 +83,10 @@ pub(super) async fn list(State(core): State<Arc<Core>>) -> Result<Json<Vec<Store
 
 /// Returns the view of a store; none for a backend that is not replicated.
 fn view(core: &Core, control: &Control, name: &str) -> Option<StoreView> {
-    let backend = core.backend(core.names.backend_id(name)?)?;
-    let plan = control.store_plans().into_iter().find(|(of, _)| *of == name).map(|(_, plan)| plan);
-    Some(store(name, &backend.logs()?, &backend.layout()?, plan.unwrap_or_default()))
+    let id = core.names.backend_id(name)?;
+    let backend = core.backend(id)?;
+    let standing = control.store_standings().find(|standing| standing.backend == id);
+    Some(store(name, &backend.logs()?, &backend.layout()?, standing))
 }
 
 /// Schema of a change: the layout that a store is to have.
@@ -114,7 +116,13 @@ pub(super) async fn change(
     aside(core, move |core| view(core, &core.control(), &name).map(Json).ok_or_else(unreplicated)).await?
 }
 
-fn store(backend: &str, logs: &LogsStanding, layout: &StoreLayout, plan: StorePlanView) -> StoreView {
+fn store(
+    backend: &str,
+    logs: &LogsStanding,
+    layout: &StoreLayout,
+    managed: Option<StoreStanding>,
+) -> StoreView {
+    let level = |of: fn(&StoreStanding) -> Option<f64>| managed.as_ref().and_then(of);
     let node = |one: &DuplicateStanding| DuplicateView {
         replica: one.replica.index(),
         partition: one.partition,
@@ -129,10 +137,10 @@ fn store(backend: &str, logs: &LogsStanding, layout: &StoreLayout, plan: StorePl
         settled: logs.is_settled,
         asked: layout.asked,
         hedge_ms: layout.hedge.map(millis),
-        plan: plan.reason,
-        predicted: plan.predicted,
-        measured: plan.measured,
-        correlation: plan.correlation,
+        predicted: level(|managed| managed.predicted),
+        measured: level(|managed| managed.measured),
+        correlation: level(|managed| managed.correlation),
+        plan: managed.and_then(|managed| managed.reason),
         log_entries: logs.entries,
         log_bytes: logs.bytes,
         nodes: logs.duplicates.iter().map(node).collect(),

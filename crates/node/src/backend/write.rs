@@ -13,7 +13,7 @@ use sherwood_dispatch::TenantRefusal;
 use sherwood_model::query_times::{Operation, QueryKind};
 use sherwood_model::{Instant, ReplicaId};
 use sherwood_path::{Change, Session, Write, WriteId, WriteOrder, WriteOutcome, WriteRefused};
-use sherwood_store::{Cause, Fault, Found, MARKER_KEY, Store, StoreError, is_marker};
+use sherwood_store::{Cause, Fault, Found, RESERVED_PREFIX, Store, StoreError, is_reserved};
 use tokio::sync::oneshot;
 
 use crate::backend::BackendDriver;
@@ -48,9 +48,9 @@ pub(crate) enum WriteError {
         /// The combined outcome of all replicas.
         outcome: WriteOutcome,
     },
-    /// The key is one of the markers of duplicates.
+    /// The key is one of those under which stores have records of the node.
     #[error(
-        "keys that begin with `{MARKER_KEY}` are reserved for the node's own records: choose another key"
+        "keys that begin with `{RESERVED_PREFIX}` are reserved for the node's own records: choose another key"
     )]
     Reserved,
     /// The node ended before the write did.
@@ -184,7 +184,11 @@ impl BackendDriver {
     /// When the store did not acknowledge the change. [`WriteError::outcome`] tells whether it may
     /// have been made.
     pub(crate) async fn write_through(self: &Arc<Self>, write: Write<Bytes, Found>) -> WriteEnd {
-        let write = if self.is_replicated() { logged(write)? } else { write };
+        if is_reserved(&write.key) {
+            self.written.count(WriteOutcome::NotDone);
+            return Err(WriteError::Reserved);
+        }
+        let write = if self.is_replicated() { logged(write) } else { write };
         let (client, end) = oneshot::channel();
         let network = self.network.as_ref();
         let value_bytes = if let Change::Put(found) = &write.change { found.value.len() } else { 0 };
@@ -246,16 +250,13 @@ impl BackendDriver {
 
 /// Returns a write with memory of its own: it may stay in a log for long, and must not hold the
 /// buffers of its request.
-fn logged(write: Write<Bytes, Found>) -> Result<Write<Bytes, Found>, WriteError> {
+fn logged(write: Write<Bytes, Found>) -> Write<Bytes, Found> {
     let Write { key, change, partition, options } = write;
-    if is_marker(&key) {
-        return Err(WriteError::Reserved);
-    }
     let change = match change {
         Change::Put(found) => Change::Put(Found { value: Bytes::copy_from_slice(&found.value), ..found }),
         Change::Delete => Change::Delete,
     };
-    Ok(Write { key: Bytes::copy_from_slice(&key), change, partition, options })
+    Write { key: Bytes::copy_from_slice(&key), change, partition, options }
 }
 
 /// Makes a change at one replica.

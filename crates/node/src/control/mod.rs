@@ -45,7 +45,7 @@ pub(crate) use change::{ChangeError, ControlChange};
 pub(crate) use losses::Losses;
 pub(crate) use rates::{PlanRates, RateLimits};
 pub(crate) use replication::{ReplicationView, Tiers};
-pub(crate) use stores::{ManagedStores, StorePlanView};
+pub(crate) use stores::ManagedStores;
 pub use tenants::TenancyError;
 pub(crate) use tenants::{Quotas, SaidTrade, TenantLevels, TenantRecord};
 pub(crate) use tenants_view::{DivisionView, TenantsView};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sherwood_config::{ManagedStore, StoresSetup};
-use sherwood_control::{StoreMeasure, StoreSaid, StoreSeen, Stores};
+use sherwood_control::{StoreMeasure, StoreSaid, StoreSeen, StoreStanding, Stores};
 use sherwood_model::{Instant, Slo};
 use sherwood_policy::stores::Manager;
 
@@ -16,19 +16,6 @@ pub(crate) struct ManagedStores {
     setup: StoresSetup,
     slo: Slo,
     backends: Vec<Arc<BackendDriver>>,
-}
-
-/// The latest decision about a replicated store, and what was measured.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StorePlanView {
-    /// The latest decision in words.
-    pub(crate) reason: Option<String>,
-    /// Predicted share of accesses within the bound.
-    pub(crate) predicted: Option<f64>,
-    /// Measured share of accesses within the bound.
-    pub(crate) measured: Option<f64>,
-    /// Correlation of the duplicates' slow periods.
-    pub(crate) correlation: Option<f64>,
 }
 
 impl ManagedStores {
@@ -48,7 +35,9 @@ impl ManagedStores {
     pub(super) fn lever(&self, now: Instant) -> Stores {
         let forecast = self.setup.forecast;
         self.setup.stores.iter().fold(Stores::new(&self.slo, now), |stores, store| {
-            let manager = Manager::new(store.options, store.plan);
+            let layouts = store.layouts.iter();
+            let layouts = layouts.map(|layout| (layout.partitions.into(), layout.duplicates.into()));
+            let manager = Manager::new(store.options, store.plan).among(layouts);
             stores.with(store.backend, manager, forecast, store.options.dry_run)
         })
     }
@@ -59,7 +48,8 @@ impl ManagedStores {
             let driver = self.backends.iter().find(|driver| driver.id == backend)?;
             driver.drive(|state, _, _| {
                 let attempts = state.machine.take_attempts(bound, slow_from);
-                state.machine.layout().map(|layout| StoreSeen { backend, layout, attempts })
+                let (layout, logs) = (state.machine.layout()?, state.machine.logs()?);
+                Some(StoreSeen { backend, layout, is_settled: logs.is_settled, attempts })
             })
         };
         lever.measures().filter_map(seen).collect()
@@ -81,18 +71,8 @@ impl Control {
         self.rounds.set_slo(slo);
     }
 
-    /// Returns the plan of each managed store, by the name of its backend; none without managers.
-    pub(crate) fn store_plans(&self) -> Vec<(&str, StorePlanView)> {
-        let standings = self.rounds.stores().into_iter().flat_map(Stores::standings);
-        let plan = |standing: sherwood_control::StoreStanding<'_>| {
-            let view = StorePlanView {
-                reason: standing.reason.map(str::to_owned),
-                predicted: standing.predicted,
-                measured: standing.measured,
-                correlation: standing.correlation,
-            };
-            (self.parts.names.backend(standing.backend), view)
-        };
-        standings.map(plan).collect()
+    /// Returns the standing of each managed store; none without managers.
+    pub(crate) fn store_standings(&self) -> impl Iterator<Item = StoreStanding> {
+        self.rounds.stores().into_iter().flat_map(Stores::standings)
     }
 }

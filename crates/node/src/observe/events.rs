@@ -17,7 +17,7 @@ const KEPT: usize = 64;
 pub struct Event {
     /// Wall time of the event, milliseconds since 1970.
     pub unix_ms: u64,
-    /// The kind: `decision`, `guard`, `pin`, `resize`, `backend`, `policy` or `node`.
+    /// The kind: `decision`, `guard`, `pin`, `resize`, `backend`, `policy`, `stores` or `node`.
     pub kind: &'static str,
     /// The message, one sentence.
     pub message: String,

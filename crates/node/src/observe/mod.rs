@@ -8,3 +8,4 @@ pub(crate) mod recording;
 pub(crate) mod shadow;
 pub(crate) mod telemetry;
 pub(crate) mod times;
+pub(crate) mod unread;

@@ -68,6 +68,7 @@ use crate::observe::recording::Recording;
 use crate::observe::shadow::Shadow;
 use crate::observe::telemetry::Telemetry;
 use crate::observe::times::SharedRecorder;
+use crate::observe::unread::UnreadDuplicates;
 use crate::reload::ReloadRequests;
 use crate::setup::{Setup, SnapshotSetup};
 use crate::snapshot;
@@ -304,10 +305,13 @@ fn end_shared_writes(core: &Core) {
 }
 
 /// Starts the control thread, which also ends clients' batches, fades hot keys, and once a second
-/// publishes the node's statistics and takes a reading for the history.
+/// publishes the node's statistics, takes a reading for the history and reports duplicates that are
+/// not read.
 fn control_thread(core: &Arc<Core>) -> io::Result<Worker> {
     let recorded = Arc::clone(core);
+    let mut unread = UnreadDuplicates::default();
     let record = move |now| {
+        unread.report(&recorded);
         recorded.batches.expire(now);
         recorded.hot_keys.fade(now);
         if let Some(statistics) = &recorded.statistics {

@@ -1,6 +1,6 @@
 //! A client of the node's HTTP port that keeps its connection open, as application servers do.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -43,15 +43,29 @@ impl Client {
     /// Sends a request with further headers, each ending with CRLF.
     #[track_caller]
     pub(crate) fn ask_with(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        self.try_ask(method, path, headers, body).expect("the node answers")
+    }
+
+    /// Sends a request like [`Client::ask_with`], to a node that may end before it has answered.
+    ///
+    /// # Errors
+    /// If the connection ends before the end of the answer.
+    pub(crate) fn try_ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> io::Result<Answer> {
         let length = body.len();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {length}\r\n\r\n{body}"
         );
-        self.0.get_mut().write_all(request.as_bytes()).expect("the node reads");
-        let status = self.line().split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+        self.0.get_mut().write_all(request.as_bytes())?;
+        let status = self.line()?.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
         let (mut length, mut session) = (0, None);
         loop {
-            let line = self.line().to_ascii_lowercase();
+            let line = self.line()?.to_ascii_lowercase();
             if line.is_empty() {
                 break;
             }
@@ -63,14 +77,15 @@ impl Client {
             }
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).expect("the whole body");
-        Answer { status, session, body: String::from_utf8(body).expect("text") }
+        self.0.read_exact(&mut body)?;
+        Ok(Answer { status, session, body: String::from_utf8(body).expect("text") })
     }
 
-    fn line(&mut self) -> String {
+    fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        self.0.read_line(&mut line).expect("the node answers");
-        line.trim_end().to_owned()
+        self.0.read_line(&mut line)?;
+        let line = line.strip_suffix("\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(line.to_owned())
     }
 
     /// Sends one request for these keys of each backend. Returns its results, in the order of the
@@ -89,29 +104,6 @@ impl Client {
 
     pub(crate) fn write(&mut self, backend: &str, key: &str, value: &str) -> Answer {
         self.ask("PUT", &format!("/v1/keys/{backend}/{key}"), value)
-    }
-
-    /// Writes a key, and returns the status of the answer; none if the connection ends before.
-    pub(crate) fn try_write(&mut self, backend: &str, key: &str, value: &str) -> Option<u16> {
-        let length = value.len();
-        let request = format!("PUT /v1/keys/{backend}/{key} HTTP/1.1\r\nhost: localhost\r\n");
-        let request = format!("{request}content-length: {length}\r\n\r\n{value}");
-        self.0.get_mut().write_all(request.as_bytes()).ok()?;
-        let (mut status, mut length) = (None, 0);
-        loop {
-            let mut line = String::new();
-            self.0.read_line(&mut line).ok()?;
-            let line = line.trim_end().to_ascii_lowercase();
-            if status.is_none() {
-                status = Some(line.split(' ').nth(1)?.parse().ok()?);
-            } else if let Some(bytes) = line.strip_prefix("content-length:") {
-                length = bytes.trim().parse().ok()?;
-            } else if line.is_empty() {
-                break;
-            }
-        }
-        self.0.read_exact(&mut vec![0; length]).ok()?;
-        status
     }
 
     pub(crate) fn remove(&mut self, backend: &str, key: &str) -> Answer {

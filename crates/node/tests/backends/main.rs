@@ -28,6 +28,7 @@ mod fleet;
 mod ledger;
 mod load;
 mod managed;
+mod replicas;
 mod replicated;
 #[path = "../../../store/tests/connectors/servers.rs"]
 #[allow(dead_code, reason = "some of it is for the connectors' own tests")]

@@ -4,7 +4,8 @@
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::replicated::{all_are_read, node, servers};
+use crate::replicas::{KEYS, all_are_read, name, read_all, servers};
+use crate::replicated::node;
 use crate::wait::eventually;
 
 /// All duplicates are asked, and one suffices for an SLO that a server on the same machine meets.
@@ -65,14 +66,42 @@ fn manager_asks_one_duplicate_where_that_meets_the_slo() {
 }
 
 #[test]
-fn dry_run_says_the_change_and_asks_the_duplicates_as_configured() {
+fn manager_takes_a_duplicate_away_where_one_meets_the_slo_and_layouts_may_change() {
     let servers = servers("redis", 4);
-    let node = node("redis", &servers, &format!("{ALL_ASKED}manager = \"slo\"\ndry_run = true\n"));
+    let node = node("redis", &servers, &format!("{ALL_ASKED}manager = \"slo\"\nlayouts = true\n"));
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    for key in 0..KEYS {
+        assert_eq!(client.write("a", &name(key), "v").status, 204);
+    }
+    let mut reader = Reader { client, next: 0 };
+    let store = reader.read_until("one duplicate is left", |store| store["duplicates"] == 1);
+    assert_eq!((&store["partitions"], &store["asked"]), (&2.into(), &1.into()), "{store}");
+    let plan = store["plan"].as_str().expect("a decision");
+    assert!(
+        plan.starts_with("2 partitions of 2 duplicates, all asked → 2 partitions of 1 node: at "),
+        "{plan}"
+    );
+    reader.read_until("the others have left", |store| {
+        store["settled"] == true && store["nodes"][1]["partition"] == 1
+    });
+    reader.read_until("the next window ends", |store| store["plan"] != plan);
+    let present = read_all(&mut reader.client).into_values().flatten().count();
+    assert_eq!(present, KEYS);
+    node.stop();
+}
+
+#[test]
+fn dry_run_says_the_change_and_leaves_the_store_as_configured() {
+    let servers = servers("redis", 4);
+    let options = format!("{ALL_ASKED}manager = \"slo\"\nlayouts = true\ndry_run = true\n");
+    let node = node("redis", &servers, &options);
     let mut client = Client::connect(node.admin().expect("it has a gateway"));
     all_are_read(&mut client);
     let mut reader = Reader { client, next: 0 };
     let is_said = |store: &Value| store["plan"].as_str().is_some_and(|plan| plan.ends_with("a dry run"));
     let store = reader.read_until("the change is said", is_said);
     assert_eq!((&store["asked"], &store["hedge_ms"]), (&2.into(), &Value::Null), "{store}");
+    assert_eq!((&store["partitions"], &store["duplicates"]), (&2.into(), &2.into()), "{store}");
     node.stop();
 }

@@ -2,76 +2,26 @@
 //! and restarted in turn. Both start empty: a server that was killed has lost all it had.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sherwood_config::Flags;
 use sherwood_node::{Node, Setup};
 use sherwood_policy::available_without_options;
 
 use crate::client::Client;
-use crate::servers::{Server, until_ready};
+use crate::replicas::{KEYS, all_are_read, configuration, name, read_all, servers, states};
+use crate::servers::Server;
 use crate::wait::eventually;
 
-const KEYS: usize = 40;
-
-/// Returns the configuration of a node with one backend, `a`, of these servers as duplicates of two
-/// partitions. `options` are further keys of the backend, and tables.
-fn text(kind: &str, servers: &[Server], options: &str) -> String {
-    let replica = |server: &Server| {
-        let address = server.address();
-        format!("{{ kind = \"{kind}\", address = \"{address}\", key_prefix = \"t:\" }}")
-    };
-    let replicas: Vec<String> = servers.iter().map(replica).collect();
-    format!(
-        "[admin]\nbind = \"127.0.0.1:0\"\n[[backend]]\nname = \"a\"\ntimeout = \"2s\"\npartitions = 2\n\
-         duplicates = {}\nreplicas = [{}]\n{options}",
-        servers.len() / 2,
-        replicas.join(", ")
-    )
-}
-
-/// Starts a node with that configuration.
+/// Starts a node in front of these servers, with this [`configuration`].
 pub(crate) fn node(kind: &str, servers: &[Server], options: &str) -> Node {
-    let text = text(kind, servers, options);
+    let text = configuration(kind, servers, options);
     let config = sherwood_config::parse("a.toml", &text, &Flags::default(), available_without_options());
     let setup = Setup::from_config(&config.expect("a valid configuration")).expect("nothing to open");
     Node::start(setup).expect("the node starts")
-}
-
-fn states(client: &mut Client) -> Vec<String> {
-    let stores = client.ask("GET", "/v1/stores", "").json();
-    let nodes = stores[0]["nodes"].as_array().expect("the duplicates").clone();
-    nodes.iter().map(|node| node["state"].as_str().expect("a name").to_owned()).collect()
-}
-
-pub(crate) fn all_are_read(client: &mut Client) {
-    eventually("all duplicates are read", || states(client).iter().all(|state| state == "current"));
-}
-
-fn name(key: usize) -> String {
-    format!("key-{key}")
-}
-
-/// Reads all keys past the cache; none where a key is absent.
-fn read_all(client: &mut Client) -> BTreeMap<String, Option<String>> {
-    let keys: Vec<String> = (0..KEYS).map(name).collect();
-    client.invalidate("a", &keys);
-    let results = client.read([("a", keys.clone())]);
-    let value = |result: &Value| match result["status"].as_str() {
-        Some("miss") => Some(result["value"].as_str().expect("text").to_owned()),
-        Some("not_found") => None,
-        _ => panic!("{result}"),
-    };
-    keys.into_iter().zip(results.iter().map(value)).collect()
-}
-
-pub(crate) fn servers(kind: &str, count: usize) -> Vec<Server> {
-    let server = || if kind == "redis" { Server::redis(&[]) } else { Server::memcached(|_| Vec::new()) };
-    (0..count).map(|_| server()).collect()
 }
 
 /// Writes and removes each key in turn, and returns what was acknowledged last.
@@ -214,6 +164,33 @@ fn node_that_restarts_repairs_the_servers_that_its_predecessor_left_different() 
 }
 
 #[test]
+fn duplicate_that_is_not_read_is_an_event_and_another_when_it_is_read_again() {
+    let mut servers = servers("redis", 4);
+    let node = node("redis", &servers, "");
+    let mut client = Client::connect(node.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    let mut said = |what: &str| {
+        eventually(what, || {
+            let events = node.events();
+            events.iter().any(|event| {
+                let data = &event.data;
+                event.message.contains(what)
+                    && (&data["partition"], &data["replica"]) == (&json!(0), &json!(1))
+            })
+        });
+        client.ask("GET", "/metrics", "").body
+    };
+    servers[1].kill();
+    let sample = "sherwood_duplicate_read{backend=\"a\",partition=\"0\",replica=\"1\"}";
+    let metrics = said("of partition 0 is not read: lost");
+    assert!(metrics.contains(&format!("{sample} 0")), "{metrics}");
+    servers[1].restart();
+    let metrics = said("of partition 0 is read again");
+    assert!(metrics.contains(&format!("{sample} 1")), "{metrics}");
+    node.stop();
+}
+
+#[test]
 fn session_of_a_writer_is_in_the_answer_and_taken_back() {
     let servers = servers("memcached", 4);
     let node = node("memcached", &servers, "ack = \"first\"\nconsistency = \"causal\"\n");
@@ -231,105 +208,9 @@ fn session_of_a_writer_is_in_the_answer_and_taken_back() {
     assert!(refused.status == 400 && refused.body.contains("is not a session"), "{refused:?}");
     let other = client.ask_with("POST", "/v1/requests", "sherwood-session: gone=1.1\r\n", &body);
     assert_eq!(other.status, 200, "{other:?}");
-    let reserved = client.write("a", "sherwood.log.marker.0", "v");
-    assert!(reserved.status == 422 && reserved.body.contains("reserved"), "{reserved:?}");
+    for key in ["sherwood.log.marker.0", "sherwood.log.clock"] {
+        let reserved = client.write("a", key, "v");
+        assert!(reserved.status == 422 && reserved.body.contains("reserved"), "{reserved:?}");
+    }
     node.stop();
-}
-
-/// The variable with the options of the node of [`node_that_another_process_kills`].
-const OPTIONS: &str = "SHERWOOD_TEST_REPLICATED";
-
-/// Runs a node for [`acknowledged_writes_survive_a_killed_node_with_its_log_on_disk`], until it is
-/// killed.
-#[test]
-#[ignore = "another test runs it, as a process of its own"]
-fn node_that_another_process_kills() {
-    let Ok(text) = std::env::var(OPTIONS) else { return };
-    let config = sherwood_config::parse("a.toml", &text, &Flags::default(), available_without_options());
-    let setup = Setup::from_config(&config.expect("a valid configuration")).expect("nothing to open");
-    let _node = Node::start(setup).expect("the node starts");
-    loop {
-        thread::park();
-    }
-}
-
-/// Starts a node as a process of its own, with its gateway on this port.
-fn node_process(port: u16, servers: &[Server], options: &str) -> Child {
-    let text = text("redis", servers, options).replace("127.0.0.1:0", &format!("127.0.0.1:{port}"));
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", "--ignored", "replicated::node_that_another_process_kills"]);
-    command.env(OPTIONS, text).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut process = command.spawn().expect("it is started again");
-    let ready = until_ready(&mut process, &command, port, || true);
-    ready.unwrap_or_else(|status| panic!("the node ended: {status}"));
-    process
-}
-
-#[test]
-fn acknowledged_writes_survive_a_killed_node_with_its_log_on_disk() {
-    let mut servers = servers("redis", 4);
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("log").display().to_string();
-    let options = format!("ack = \"first\"\nlog.path = \"{path}\"\n");
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut expected: BTreeMap<String, Option<String>> = BTreeMap::new();
-    for round in 0..3 {
-        let mut expected_one_of = BTreeMap::new();
-        let mut process = node_process(port, &servers, &options);
-        all_are_read(&mut Client::connect(address));
-        let written = &AtomicUsize::new(0);
-        let acknowledged = thread::scope(|scope| {
-            // Each key has one writer, which knows what was acknowledged last and, at the end, the
-            // value that may have been written.
-            let writers: Vec<_> = (0..4)
-                .map(|writer| scope.spawn(move || write_until_killed(address, round, writer, written)))
-                .collect();
-            eventually("it writes", || written.load(Relaxed) > 200);
-            // The server that is killed loses all it had.
-            servers[round].kill();
-            let until = written.load(Relaxed) + 200;
-            eventually("it goes on", || written.load(Relaxed) > until);
-            process.kill().and_then(|()| process.wait()).expect("it is ours");
-            writers.into_iter().flat_map(|writer| writer.join().expect("it ends")).collect::<Vec<_>>()
-        });
-        servers[round].restart();
-        for (key, (acknowledged, unknown)) in acknowledged {
-            let before = expected.remove(&key).flatten();
-            expected_one_of.insert(key, [acknowledged.or(before), unknown]);
-        }
-        let mut process = node_process(port, &servers, &options);
-        let mut client = Client::connect(address);
-        all_are_read(&mut client);
-        expected = read_all(&mut client);
-        for (key, of_key) in expected_one_of {
-            assert!(of_key.contains(&expected[&key]), "{key} has {:?}, of {of_key:?}", expected[&key]);
-        }
-        process.kill().and_then(|()| process.wait()).expect("it is ours");
-    }
-}
-
-/// Writes some of the keys until the node ends. Returns for each the value acknowledged last, and
-/// the one whose outcome is unknown, which is the same if there is none.
-fn write_until_killed(
-    address: SocketAddr,
-    round: usize,
-    writer: usize,
-    written: &AtomicUsize,
-) -> BTreeMap<String, (Option<String>, Option<String>)> {
-    let (mut client, mut values) = (Client::connect(address), BTreeMap::new());
-    for turn in 0.. {
-        for key in (writer..KEYS).step_by(4) {
-            let (name, value) = (name(key), Some(format!("{key}:{round}:{turn}")));
-            let last: &mut (Option<String>, Option<String>) = values.entry(name.clone()).or_default();
-            last.1.clone_from(&value);
-            let Some(status) = client.try_write("a", &name, value.as_deref().unwrap_or_default()) else {
-                return values;
-            };
-            assert_eq!(status, 204, "{name}");
-            last.0 = value;
-            written.fetch_add(1, Relaxed);
-        }
-    }
-    values
 }

@@ -1,7 +1,8 @@
 //! The manager: from rates and service times to a plan.
 
-use super::layout::{is_same_layout, moved_ratio};
+use super::layout::{PossibleLayouts, is_same_layout, moved_ratio};
 use super::options::{ManagerAim, ManagerOptions};
+use super::trial::Trial;
 use super::words;
 use crate::slo::{Doubt, PlanFigures, ServiceTimes, StorePlan, cheapest, doubt, plans, predict, ways};
 
@@ -45,10 +46,14 @@ pub struct Manager {
     plan: StorePlan,
     /// Predicted level of the plan in force at the latest rate; none before the first decision.
     predicted: Option<f64>,
-    /// True if the effect of the latest change was not measured yet.
-    is_unmeasured: bool,
+    /// The latest measured level.
+    measured: Option<f64>,
     /// The latest measured level and its prediction, if they differ too much.
     off: Option<(f64, f64)>,
+    /// The latest change, and what was measured after it.
+    trial: Trial,
+    /// The layouts to choose from; none for as many partitions as the nodes allow.
+    possible: Option<PossibleLayouts>,
 }
 
 /// A decision of the [`Manager`].
@@ -78,7 +83,22 @@ impl Manager {
     /// Creates the manager of a store in this layout.
     #[must_use]
     pub fn new(options: ManagerOptions, plan: StorePlan) -> Self {
-        Self { options, plan, predicted: None, is_unmeasured: false, off: None }
+        let trial = Trial::default();
+        Self { options, plan, predicted: None, measured: None, off: None, trial, possible: None }
+    }
+
+    /// Has the manager choose among these layouts of the store, in partitions and duplicates, which
+    /// are on the nodes of its present one: some of the duplicates of each partition, or partitions
+    /// put together on all of their nodes. No effect while the layout is kept.
+    #[must_use]
+    pub fn among(self, layouts: impl IntoIterator<Item = (u32, u32)>) -> Self {
+        Self { possible: Some(PossibleLayouts::new(self.plan, layouts)), ..self }
+    }
+
+    /// True if the manager never changes partitions and duplicates.
+    #[must_use]
+    pub fn keeps_layout(&self) -> bool {
+        self.options.keeps_layout
     }
 
     /// The plan in force.
@@ -99,8 +119,11 @@ impl Manager {
         self.predicted
     }
 
-    /// Takes over a plan that was put in force by others.
+    /// Takes over the plan that is in force, which others may have changed.
     pub fn adopt(&mut self, plan: StorePlan) {
+        if !is_same_layout(&self.plan, &plan) || self.plan.asked != plan.asked {
+            self.trial.end();
+        }
         self.plan = plan;
     }
 
@@ -128,13 +151,16 @@ impl Manager {
         let present = self.present(times, rate_per_s, forecast_per_s, &candidates);
         self.predicted = Some(present.figures.service_level);
         if let Some((measured, predicted)) = self.off {
+            if let Some((former, before)) = self.trial.take_harm(&self.plan, self.options.dry_run) {
+                return self.go_back(times, rate_per_s, former, [measured, predicted, before]);
+            }
             let [measured, predicted] = [measured, predicted].map(words::percent);
             let reason = format!("the model is off: measured {measured}, predicted {predicted}");
             return self.kept(&present, &reason);
         }
         // A present hedge that is in doubt may do harm, whatever is predicted of it.
         let doubt = self.plan.hedge_ms.and_then(|_| doubt(&self.plan, &present.figures, None));
-        let best = self.best(&candidates);
+        let best = self.best(&candidates, &present);
         let chosen = best.filter(|best| doubt.is_some() || self.is_worth_it(best, &present));
         let Some(chosen) = chosen else {
             let is_watched = self.options.aim == ManagerAim::Present;
@@ -147,11 +173,12 @@ impl Manager {
     /// Notes the share of requests that ended within the bound since the latest decision. Returns a
     /// sentence if that is the effect of a change, or if changes end or begin to be held back.
     pub fn handle_measured(&mut self, level: f64) -> Option<String> {
+        self.measured = Some(level);
         let predicted = self.predicted?;
         let was_frozen = self.is_frozen();
         let is_off = (level - predicted).abs() > self.options.error_max;
         self.off = is_off.then_some((level, predicted));
-        let is_news = std::mem::take(&mut self.is_unmeasured) || is_off != was_frozen;
+        let is_news = self.trial.handle_measured(level, is_off) || is_off != was_frozen;
         let so = match (was_frozen, is_off) {
             (_, true) => "; the plan stays while they differ by so much",
             (true, false) => "; plans may change again",
@@ -188,6 +215,9 @@ impl Manager {
             if keeps_layout {
                 return ways(times, &objective, &self.plan);
             }
+            if let Some(possible) = &self.possible {
+                return possible.on(nodes).flat_map(|layout| ways(times, &objective, layout)).collect();
+            }
             let all = plans(times, &objective, level, nodes, &costs).into_iter();
             let fewest = (aim == ManagerAim::Cheapest).then(|| cheapest(times, &objective, level, &costs));
             let fewest = fewest.into_iter().flatten().filter(|priced| priced.nodes <= nodes);
@@ -199,10 +229,11 @@ impl Manager {
             let later = same.map(|(_, figures)| figures.service_level).max_by(f64::total_cmp);
             self.candidate(plan, figures, later)
         };
-        let is_paid = |(plan, figures): &(StorePlan, PlanFigures)| {
-            plan.hedge_ms.is_none() || figures.extra_load_ratio <= hedged_max
+        let is_possible = |(plan, figures): &(StorePlan, PlanFigures)| {
+            let is_paid = plan.hedge_ms.is_none() || figures.extra_load_ratio <= hedged_max;
+            is_paid && !self.trial.avoids(plan)
         };
-        of_rate(rate_per_s).into_iter().filter(is_paid).map(candidate).collect()
+        of_rate(rate_per_s).into_iter().filter(is_possible).map(candidate).collect()
     }
 
     /// Returns the plan in force as a candidate.
@@ -237,14 +268,21 @@ impl Manager {
                 1.0 - cost / (f64::from(nodes) * costs.node).max(f64::MIN_POSITIVE)
             }
         };
-        Candidate { plan, figures, score: worth - move_cost * moved_ratio(&self.plan, &plan) }
+        Candidate { plan, figures, score: worth - move_cost * self.moved_ratio(&plan) }
+    }
+
+    /// Returns the share of the data of a plan that has to move for it.
+    fn moved_ratio(&self, to: &StorePlan) -> f64 {
+        let possible = self.possible.as_ref();
+        possible.map_or_else(|| moved_ratio(&self.plan, to), |possible| possible.moved_ratio(&self.plan, to))
     }
 
     /// Returns the best candidate: of those that are nearly as good as the one with the highest
     /// score, the one with the least extra load.
-    fn best(&self, candidates: &[Candidate]) -> Option<Candidate> {
-        let highest = candidates.iter().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
-        let near = candidates.iter().filter(|candidate| candidate.score >= highest - self.options.gain_min);
+    fn best(&self, candidates: &[Candidate], present: &Candidate) -> Option<Candidate> {
+        let safe = || candidates.iter().filter(|candidate| self.is_safe(candidate, present));
+        let highest = safe().map(|candidate| candidate.score).max_by(f64::total_cmp)?;
+        let near = safe().filter(|candidate| candidate.score >= highest - self.options.gain_min);
         near.min_by(|a, b| {
             let load = a.figures.extra_load_ratio.total_cmp(&b.figures.extra_load_ratio);
             load.then(b.score.total_cmp(&a.score))
@@ -252,16 +290,30 @@ impl Manager {
         .copied()
     }
 
+    /// Returns false for a plan that would save nodes and soon be changed back: where the present
+    /// plan meets the SLO, [`ManagerAim::Cheapest`] wants a margin.
+    fn is_safe(&self, candidate: &Candidate, present: &Candidate) -> bool {
+        let ManagerOptions { aim, level, .. } = self.options;
+        let is_changed_for_less = aim == ManagerAim::Cheapest
+            && candidate.plan != present.plan
+            && present.figures.service_level >= level;
+        !is_changed_for_less || self.has_margin(candidate)
+    }
+
+    /// Returns true if at most half of the requests that the SLO allows are late.
+    fn has_margin(&self, candidate: &Candidate) -> bool {
+        candidate.figures.service_level >= (1.0 + self.options.level) / 2.0
+    }
+
     /// Returns true if the plan gains enough to be changed to: a higher score, or with
-    /// [`ManagerAim::Cheapest`] less load for the same price. Then only half of the requests that
-    /// the SLO allows may be late, so that the plan does not change back with the next window.
+    /// [`ManagerAim::Cheapest`] less load for the same price, with a margin.
     fn is_worth_it(&self, best: &Candidate, present: &Candidate) -> bool {
-        let ManagerOptions { aim, level, gain_min, .. } = self.options;
+        let ManagerOptions { aim, gain_min, .. } = self.options;
         let saved = present.figures.extra_load_ratio - best.figures.extra_load_ratio;
         let is_saving = aim == ManagerAim::Cheapest
             && best.score >= present.score
             && saved >= LOAD_MIN
-            && best.figures.service_level >= (1.0 + level) / 2.0;
+            && self.has_margin(best);
         best.score > present.score + gain_min || is_saving
     }
 
@@ -270,6 +322,33 @@ impl Manager {
         let (plan, level) = (self.plan, words::percent(predicted));
         let reason = format!("{plan} stay, {level} expected: {reason}");
         StoreDecision { plan: self.plan, proposed: self.plan, is_change: false, predicted, reason }
+    }
+
+    /// Returns to the plan before the latest change: these are the measured and the predicted level
+    /// after it, and the measured one before.
+    fn go_back(
+        &mut self,
+        times: &ServiceTimes,
+        rate_per_s: f64,
+        former: StorePlan,
+        levels: [f64; 3],
+    ) -> StoreDecision {
+        let predicted = predict(times, &self.options.objective(rate_per_s), &former).service_level;
+        let [measured, expected, before] = levels.map(words::percent);
+        let mut reason = format!(
+            "{} → {former}: back, since {measured} of the requests were within {} ms after the change, where {expected} \
+             were expected, and {before} before it",
+            self.plan, self.options.bound_ms,
+        );
+        reason += &self.moved(&former);
+        (self.plan, self.predicted) = (former, Some(predicted));
+        StoreDecision { plan: former, proposed: former, is_change: true, predicted, reason }
+    }
+
+    /// Returns the end of a sentence about a change: how much data moves.
+    fn moved(&self, to: &StorePlan) -> String {
+        let moved = self.moved_ratio(to);
+        if moved > 0.0 { format!("; {:.0}% of the data move", moved * 100.0) } else { String::new() }
     }
 
     /// Changes the plan, unless changes are only said.
@@ -282,7 +361,6 @@ impl Manager {
     ) -> StoreDecision {
         let ManagerOptions { dry_run, bound_ms, .. } = self.options;
         let [before, after] = [present, chosen].map(|candidate| candidate.figures.service_level);
-        let moved = moved_ratio(&self.plan, &chosen.plan);
         let mut reason = format!(
             "{} → {}: at {rate_per_s:.0} accesses a second {} of the requests are expected within {bound_ms} ms in \
              place of {}",
@@ -294,15 +372,14 @@ impl Manager {
         if let Some(doubt) = doubt {
             reason += &format!(", which is in doubt: {doubt}");
         }
-        if moved > 0.0 {
-            reason += &format!("; {:.0}% of the data move", moved * 100.0);
-        }
+        reason += &self.moved(&chosen.plan);
         if dry_run {
             reason += "; not made, since this is a dry run";
             let (plan, proposed) = (self.plan, chosen.plan);
             return StoreDecision { plan, proposed, is_change: false, predicted: before, reason };
         }
-        (self.plan, self.predicted, self.is_unmeasured) = (chosen.plan, Some(after), true);
+        self.trial.begin(self.plan, self.measured);
+        (self.plan, self.predicted) = (chosen.plan, Some(after));
         StoreDecision { plan: self.plan, proposed: self.plan, is_change: true, predicted: after, reason }
     }
 }

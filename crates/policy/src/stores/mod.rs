@@ -12,6 +12,7 @@ mod manager;
 mod options;
 mod service_times;
 mod slow_periods;
+mod trial;
 mod words;
 
 pub use forecast::Forecast;

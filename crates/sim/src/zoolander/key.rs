@@ -1,29 +1,12 @@
 //! Keys of accesses, and the nodes that have them.
 
-use sherwood_dispatch::Holders;
+use sherwood_dispatch::{Holders, Layout};
 use sherwood_model::ReplicaId;
 use sherwood_path::partition_of;
 
-/// The number of partitions of a store, and of the duplicates of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) partitions: u16,
-    pub(super) duplicates: u8,
-}
-
-impl Layout {
-    /// The number of nodes that it needs.
-    pub(super) fn nodes(self) -> u16 {
-        self.partitions * u16::from(self.duplicates)
-    }
-
-    /// Returns the nodes that have the partition of an access: neighbours, as in a node's
-    /// [`DuplicateOptions`](sherwood_path::DuplicateOptions).
-    fn holders(self, access: [u8; 8]) -> Holders {
-        let partition = partition_of(&access, self.partitions.into());
-        let first = ReplicaId::from_index(partition * usize::from(self.duplicates));
-        Holders::Ring { first, copies: self.duplicates.into() }
-    }
+/// Returns the number of nodes that a layout needs.
+pub(super) fn nodes(layout: Layout) -> u16 {
+    layout.partitions * u16::from(layout.duplicates)
 }
 
 /// The key of an access: its number, and the layout of the store when it began. A new layout thus
@@ -60,13 +43,16 @@ impl AsRef<[u8]> for Key {
     }
 }
 
-/// Returns the nodes that have a key of the given bytes.
+/// Returns the nodes that have a key of the given bytes: neighbours, as in a node's
+/// [`DuplicateOptions`](sherwood_path::DuplicateOptions).
 ///
 /// # Panics
 /// If these are not the bytes of a [`Key`].
 pub(super) fn holders(key: &[u8]) -> Holders {
-    let layout = Layout { partitions: u16::from_le_bytes([key[8], key[9]]), duplicates: key[10] };
-    layout.holders(std::array::from_fn(|at| key[at]))
+    let (partitions, duplicates) = (u16::from_le_bytes([key[8], key[9]]), key[10]);
+    let partition = partition_of(&key[..8], partitions.into());
+    let first = ReplicaId::from_index(partition * usize::from(duplicates));
+    Holders::Ring { first, copies: duplicates.into() }
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use sherwood_dispatch::CopiesChoice;
+use sherwood_dispatch::{CopiesChoice, Layout};
 use sherwood_model::Percent;
 use sherwood_policy::slo::StorePlan;
 
-use super::key::Layout;
 use super::{NODES, Scenario};
 pub(super) use crate::policy::PolicyError;
 use crate::policy::by_name;

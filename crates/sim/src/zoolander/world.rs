@@ -15,7 +15,7 @@ use sherwood_workload::{Arrivals, Rng};
 
 pub use model::{Level, ModelResults};
 
-use super::key::Key;
+use super::key::{Key, nodes};
 use super::pairs::Pairs;
 use super::policy::{Policy, Use};
 use super::results::{Recorder, Results, Sample};
@@ -189,7 +189,7 @@ impl World {
     pub fn results(&self) -> Results {
         let Zoolander { recorder, setup, decisions, in_use: (used, since), .. } = &self.family;
         let mut recorder = recorder.clone();
-        recorder.used(used.layout.nodes(), self.now - *since);
+        recorder.used(nodes(used.layout), self.now - *since);
         recorder.results(setup, decisions, self.now >= self.end)
     }
 

@@ -8,7 +8,8 @@
 //!   and never replaced, so that a change cannot arrive after a later one that was sent over
 //!   another connection;
 //! - the *marker*, an opaque record of the driver that the server keeps beside the data of each
-//!   partition, under [`MARKER_KEY`], and by which the driver tells later what the server has;
+//!   partition, under a [reserved key](is_reserved), and by which the driver tells later what the
+//!   server has;
 //! - a [`copy`] of a partition from one server to another, and its [removal](clear).
 //!
 //! ```text
@@ -39,18 +40,22 @@ use crate::{BoxFuture, Store, StoreError};
 
 pub use copy::{Copied, clear, copy};
 
-/// Beginning of the markers' keys, after the store's key prefix. The number of the partition
-/// follows. The keys are reserved: no item may use them.
-pub const MARKER_KEY: &str = "sherwood.log.marker.";
+/// Beginning of the keys, after a store's key prefix, under which stores have records of their own.
+/// No item may use them.
+pub const RESERVED_PREFIX: &str = "sherwood.log.";
 
-/// Returns true if a key, without the store's prefix, is that of a marker.
+/// Key of the row of Cassandra whose timestamp limits those of other rows.
+#[cfg(feature = "cassandra")]
+pub(crate) const CLOCK_KEY: &str = "sherwood.log.clock";
+
+/// Returns true if a key, without the store's prefix, begins with [`RESERVED_PREFIX`].
 #[must_use]
-pub fn is_marker(key: &[u8]) -> bool {
-    key.starts_with(MARKER_KEY.as_bytes())
+pub fn is_reserved(key: &[u8]) -> bool {
+    key.starts_with(RESERVED_PREFIX.as_bytes())
 }
 
 pub(crate) fn marker_key(partition: u32) -> Bytes {
-    format!("{MARKER_KEY}{partition}").into()
+    format!("{RESERVED_PREFIX}marker.{partition}").into()
 }
 
 /// A partition of the keys of a store. A server may be a duplicate of several.
@@ -199,4 +204,18 @@ pub trait KeyPages: Send {
     /// # Errors
     /// When the server refuses the walk, does not answer, or ends the connection.
     fn next_page(&mut self) -> BoxFuture<'_, Result<Option<Vec<Bytes>>, StoreError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_the_stores_have_reserved_keys() {
+        assert_eq!(&marker_key(7)[..], b"sherwood.log.marker.7");
+        assert!(is_reserved(&marker_key(7)));
+        #[cfg(feature = "cassandra")]
+        assert!(is_reserved(CLOCK_KEY.as_bytes()));
+        assert!([&b"sherwood.log"[..], b"t:sherwood.log.marker.7", b""].iter().all(|key| !is_reserved(key)));
+    }
 }

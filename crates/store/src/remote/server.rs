@@ -41,6 +41,24 @@ impl StoreOptions {
             Self::DynamoDb(dynamo_db) => of_url(&dynamo_db.url().ok()?),
         }
     }
+
+    /// Returns true if both stores have their items at the same place: at one server, in one
+    /// database, table or node, with one prefix.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        let is_within = match (self, other) {
+            (Self::Memcached(one), Self::Memcached(other)) => one.key_prefix == other.key_prefix,
+            (Self::Redis(one), Self::Redis(other)) => {
+                (one.db, &one.key_prefix) == (other.db, &other.key_prefix)
+            }
+            (Self::Zookeeper(one), Self::Zookeeper(other)) => one.root == other.root,
+            (Self::Cassandra(one), Self::Cassandra(other)) => {
+                (&one.keyspace, &one.table) == (&other.keyspace, &other.table)
+            }
+            _ => return self == other,
+        };
+        is_within && self.server() == other.server() && self.server().is_some()
+    }
 }
 
 fn of_sql(address: &str, kind: StoreKind) -> Option<ServerAddress> {
@@ -78,5 +96,32 @@ mod tests {
         let socket = Some(ServerAddress { host: "/run/pg".into(), port: None });
         assert_eq!(of_sql("unix:/run/pg", StoreKind::Postgres), socket);
         assert_eq!(server(r#"{"kind": "kv", "path": "/x"}"#), None);
+    }
+
+    #[test]
+    fn place_of_items_is_server_and_prefix_database_node_or_table_alone() {
+        let is_same = |one: &str, other: &str| {
+            let options: [StoreOptions; 2] =
+                [one, other].map(|json| serde_json::from_str(json).expect("options of a store"));
+            options[0].is_same_place(&options[1])
+        };
+        let redis = r#"{"kind": "redis", "address": "h"}"#;
+        assert!(is_same(redis, r#"{"kind": "redis", "address": "h:6379", "user": "x", "write_ttl_s": 9}"#));
+        for other in [
+            r#"{"kind": "redis", "address": "h:1"}"#,
+            r#"{"kind": "redis", "address": "h", "db": 1}"#,
+            r#"{"kind": "redis", "address": "h", "key_prefix": "t:"}"#,
+            r#"{"kind": "memcached", "address": "h:6379"}"#,
+        ] {
+            assert!(!is_same(redis, other), "{other}");
+        }
+        let cassandra = |table| {
+            format!(r#"{{"kind": "cassandra", "address": "h", "keyspace": "shop", "table": "{table}"}}"#)
+        };
+        assert!(!is_same(&cassandra("a"), &cassandra("b")));
+        let root = |root| format!(r#"{{"kind": "zookeeper", "address": "h", "root": "{root}"}}"#);
+        assert!(is_same(&root("/a"), &root("/a")) && !is_same(&root("/a"), &root("/b")));
+        let memcached = r#"{"kind": "memcached", "address": "h", "key_prefix": "t:"}"#;
+        assert!(is_same(memcached, memcached));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sherwood_store::{
-    Applied, Cause, ChangeConnection, Copied, KeyChange, KeyPartition, MARKER_KEY, MemcachedOptions,
-    PAGE_KEYS_MAX, RedisOptions, RemoteOptions, Secret, Store, StoreError, StoreKind, StoreOptions, copy,
+    Applied, Cause, ChangeConnection, Copied, KeyChange, KeyPartition, MemcachedOptions, PAGE_KEYS_MAX,
+    RESERVED_PREFIX, RedisOptions, RemoteOptions, Secret, Store, StoreError, StoreKind, StoreOptions, copy,
 };
 
 use crate::kept_caches::Operator;
@@ -102,10 +102,8 @@ async fn changes_are_made_in_their_order_and_the_marker_does_not_expire() {
         assert_eq!(refused(&connection.apply("second".into(), Vec::new()).await), []);
         assert_eq!(connection.marker().await, Ok(Some("second".into())));
         assert_eq!(connected(&store).await.marker().await, Ok(Some("second".into())));
-        let (unlimited, limited) = (
-            lives(kind, &server, &format!("ours:{MARKER_KEY}0")).await,
-            lives(kind, &server, "ours:k").await,
-        );
+        let (unlimited, limited) =
+            (lives(kind, &server, "ours:sherwood.log.marker.0").await, lives(kind, &server, "ours:k").await);
         match kind {
             StoreKind::Redis => assert_eq!((&unlimited[..], limited.starts_with(":-")), (":-1\r\n", false)),
             _ => assert_eq!((&unlimited[..], limited.starts_with("HD t-")), ("HD t-1\r\n", false)),
@@ -172,7 +170,7 @@ async fn redis_without_memory_refuses_the_marker_and_makes_no_change() {
 
 #[tokio::test]
 async fn redis_change_of_a_forbidden_key_is_refused_by_position() {
-    let rights = format!("--user shop on >book ~{MARKER_KEY}* ~a* +set +del +mget +pttl");
+    let rights = format!("--user shop on >book ~{RESERVED_PREFIX}* ~a* +set +del +mget +pttl");
     let server = Server::redis(&rights.split(' ').collect::<Vec<_>>());
     let path = server.folder.path().join("password");
     std::fs::write(&path, "book").unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sherwood_store::{Applied, Copied, PAGE_KEYS_MAX, Store, is_marker};
+use sherwood_store::{Applied, Copied, PAGE_KEYS_MAX, Store, is_reserved};
 
 use crate::duplicates::{connected, copied, put, refused, removal};
 use crate::servers::Server;
@@ -83,7 +83,7 @@ pub(crate) async fn copy_makes_stores_equal(from: &Arc<dyn Store>, to: &Arc<dyn 
     let mut pages = to.as_duplicate().unwrap().walk().await.unwrap();
     let mut count = 0;
     while let Some(page) = pages.next_page().await.unwrap() {
-        assert!(page.len() <= PAGE_KEYS_MAX && !page.iter().any(|key| is_marker(key)));
+        assert!(page.len() <= PAGE_KEYS_MAX && !page.iter().any(|key| is_reserved(key)));
         count += page.len();
     }
     assert_eq!(count, 601);

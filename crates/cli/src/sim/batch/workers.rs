@@ -12,7 +12,7 @@ use crate::out;
 use crate::sim::keep::Keep;
 use crate::sim::play::{self, Played};
 use crate::sim::progress;
-use crate::sim::study::{KeptOf, Run, Study};
+use crate::sim::study::{KeptOf, Run, Shared, Study};
 
 /// Threads that execute one run after another, each on one core.
 pub(super) struct Workers<'a, S: Study> {
@@ -43,7 +43,7 @@ impl<'a, S: Study> Workers<'a, S> {
             keep,
             stop,
             runs: in_order(runs, threads),
-            shared: S::shared(runs, threads)?,
+            shared: S::Shared::of(runs, threads)?,
             taken: AtomicUsize::new(0),
             finished: AtomicUsize::new(0),
             failures: Failures::default(),

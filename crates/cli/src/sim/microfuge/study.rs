@@ -7,7 +7,7 @@ use sherwood_sim::microfuge::{self, Results, Sample, Setup, Shares, World};
 use crate::exit::Failure;
 use crate::sim::comparison;
 use crate::sim::flags::{Flags, apply};
-use crate::sim::study::{Outcome, Run, Study};
+use crate::sim::study::{Outcome, Study};
 
 /// Returns true if these scenarios are `microfuge` alone.
 ///
@@ -40,7 +40,6 @@ pub(super) type Group<'a> = comparison::Group<'a, Results, Vec<Sample>>;
 pub(super) type Comparison = comparison::Comparison<Results, Vec<Sample>>;
 
 impl Study for Microfuge {
-    type Setup = Setup;
     type World = World;
     type Results = Results;
     type Shared = ();
@@ -57,18 +56,6 @@ impl Study for Microfuge {
         let mut setup = Setup::new(policy, seed);
         apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)
-    }
-
-    fn seconds(setup: &Setup) -> u64 {
-        setup.duration().as_secs()
-    }
-
-    fn world(setup: &Setup) -> Result<World, Failure> {
-        World::new(setup).map_err(Failure::usage)
-    }
-
-    fn shared(_: &[&Run<Self>], _: usize) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn results(world: &World) -> Results {

@@ -20,7 +20,7 @@ use sherwood_sim::{Results, Setup, TraceStop, World};
 use super::flags::Flags;
 use super::inputs::Inputs;
 use super::keep::Keep;
-use super::study::{Outcome, Run, Study};
+use super::study::{Outcome, Run, Shared, Study};
 use crate::exit::Failure;
 use learning::Attempt;
 use plotted::Series;
@@ -28,13 +28,13 @@ use subject::Subject;
 use warm::WarmUps;
 
 /// Warm-ups that runs of a command share.
-pub(super) struct Shared {
+pub(super) struct SharedWarmUps {
     warm_ups: WarmUps,
     /// Inputs of the runs that share their warm-up with another.
     alike: BTreeSet<Inputs>,
 }
 
-impl Shared {
+impl Shared<Subject> for SharedWarmUps {
     fn of(runs: &[&Run<Subject>], threads: usize) -> Result<Self, Failure> {
         let mut alike = BTreeSet::new();
         for (index, run) in runs.iter().enumerate() {
@@ -50,10 +50,9 @@ impl Shared {
 }
 
 impl Study for Subject {
-    type Setup = Setup;
     type World = World;
     type Results = Results;
-    type Shared = Shared;
+    type Shared = SharedWarmUps;
     type Observed = Series;
 
     fn name(&self) -> &str {
@@ -68,21 +67,9 @@ impl Study for Subject {
         self.setup(flags, settings, policy, seed)
     }
 
-    fn seconds(setup: &Setup) -> u64 {
-        setup.duration().map_or(0, |duration| duration.as_secs())
-    }
-
-    fn world(setup: &Setup) -> Result<World, Failure> {
-        World::new(setup).map_err(Failure::usage)
-    }
-
-    fn shared(runs: &[&Run<Self>], threads: usize) -> Result<Shared, Failure> {
-        Shared::of(runs, threads)
-    }
-
     fn begin(
         run: &Run<Self>,
-        shared: &Shared,
+        shared: &SharedWarmUps,
         keep: Option<&Keep>,
         stop: &AtomicBool,
     ) -> Result<Option<World>, Failure> {

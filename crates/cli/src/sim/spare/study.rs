@@ -7,7 +7,7 @@ use sherwood_sim::spare::{self, Results, Sample, Scenario, Setup, World};
 use crate::exit::Failure;
 use crate::sim::comparison;
 use crate::sim::flags::{Flags, apply};
-use crate::sim::study::{Outcome, Run, Study};
+use crate::sim::study::{Outcome, Study};
 use crate::sim::sweep::{listed, single};
 
 /// Returns true if these are scenarios of sPARE.
@@ -59,7 +59,6 @@ impl Application {
 }
 
 impl Study for Application {
-    type Setup = Setup;
     type World = World;
     type Results = Results;
     type Shared = ();
@@ -76,18 +75,6 @@ impl Study for Application {
         let mut setup = Setup::new(self.0, policy, seed);
         apply(settings, |key, value| setup.set(key, value))?;
         Ok(setup)
-    }
-
-    fn seconds(setup: &Setup) -> u64 {
-        setup.duration().as_secs()
-    }
-
-    fn world(setup: &Setup) -> Result<World, Failure> {
-        World::new(setup).map_err(Failure::usage)
-    }
-
-    fn shared(_: &[&Run<Self>], _: usize) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn results(world: &World) -> Results {

@@ -9,7 +9,7 @@ use super::subject::{Subject, is_of_tenants};
 use crate::exit::Failure;
 use crate::sim::comparison;
 use crate::sim::flags::Flags;
-use crate::sim::study::{KeptOf, Outcome, Run, Study};
+use crate::sim::study::{KeptOf, Outcome, Study};
 
 /// Returns true if these are scenarios of tenants.
 ///
@@ -47,7 +47,6 @@ pub(in crate::sim) struct Observed {
 }
 
 impl Study for Subject {
-    type Setup = Setup;
     type World = World;
     type Results = Results;
     type Shared = ();
@@ -69,18 +68,6 @@ impl Study for Subject {
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
         self.setup(self.scale(flags), settings, policy, seed)
-    }
-
-    fn seconds(setup: &Setup) -> u64 {
-        setup.duration().as_secs()
-    }
-
-    fn world(setup: &Setup) -> Result<World, Failure> {
-        World::new(setup).map_err(Failure::usage)
-    }
-
-    fn shared(_: &[&Run<Self>], _: usize) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn results(world: &World) -> Results {

@@ -5,7 +5,7 @@ use sherwood_sim::tenants::{BASELINE, ByTenant, Results};
 
 use super::study::Group;
 use crate::sim::claims::{Claim, Form};
-use crate::sim::comparison::{Figures, Measure};
+use crate::sim::comparison::{Figures, Measure, SummaryLine};
 use crate::sim::estimate::Estimate;
 use crate::sim::table::{Row, Table};
 
@@ -46,13 +46,9 @@ pub(super) const CLAIMS: Form = Form {
 
 /// Results of a policy in a scenario with certain settings.
 #[derive(Serialize)]
-struct SummaryLine<'a> {
-    scenario: &'a str,
-    policy: &'a str,
-    value: Option<&'a str>,
-    seeds: usize,
+struct Line<'a> {
     #[serde(flatten)]
-    figures: Figures,
+    summary: SummaryLine<'a>,
     bound: Option<Estimate>,
     tenants: Vec<TenantLine<'a>>,
 }
@@ -75,12 +71,8 @@ pub(super) fn lines<'a>(groups: &'a [Group<'_>]) -> impl Serialize {
             .map(|(index, tenant)| TenantLine { name: &tenant.name, figures: Figures(figures(index)) })
             .collect()
     };
-    let line = |group: &'a Group<'_>| SummaryLine {
-        scenario: group.scenario(),
-        policy: group.policy(),
-        value: group.value,
-        seeds: group.kept.len(),
-        figures: Figures::of(&MEASURES, group),
+    let line = |group: &'a Group<'_>| Line {
+        summary: SummaryLine::of(&MEASURES, group),
         bound: bound(group),
         tenants: tenants(group),
     };

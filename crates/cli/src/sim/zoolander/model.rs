@@ -7,14 +7,13 @@ use sherwood_sim::zoolander::{Level, ModelResults, Scenario, Setup, World};
 use super::study::{csv, setup};
 use crate::exit::Failure;
 use crate::sim::flags::Flags;
-use crate::sim::study::{Outcome, Run, Study};
+use crate::sim::study::{Outcome, Study};
 
 /// The scenario: a replicated store at a constant load.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sim) struct Model;
 
 impl Study for Model {
-    type Setup = Setup;
     type World = World;
     type Results = ModelResults;
     type Shared = ();
@@ -26,18 +25,6 @@ impl Study for Model {
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
         setup(Scenario::Model, flags, settings, policy, seed)
-    }
-
-    fn seconds(setup: &Setup) -> u64 {
-        setup.duration().as_secs()
-    }
-
-    fn world(setup: &Setup) -> Result<World, Failure> {
-        World::new(setup).map_err(Failure::usage)
-    }
-
-    fn shared(_: &[&Run<Self>], _: usize) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn results(world: &World) -> ModelResults {

@@ -7,7 +7,7 @@ use sherwood_sim::zoolander::{Results, Sample, Scenario, Setup, World};
 use crate::exit::Failure;
 use crate::sim::comparison;
 use crate::sim::flags::{Flags, apply};
-use crate::sim::study::{Outcome, Run, Study};
+use crate::sim::study::{Outcome, Study};
 
 /// Returns the scenario of Zoolander that is asked for; none if another kind is.
 ///
@@ -57,7 +57,6 @@ pub(super) type Group<'a> = comparison::Group<'a, Results, Vec<Sample>>;
 pub(super) type Comparison = comparison::Comparison<Results, Vec<Sample>>;
 
 impl Study for Diurnal {
-    type Setup = Setup;
     type World = World;
     type Results = Results;
     type Shared = ();
@@ -69,18 +68,6 @@ impl Study for Diurnal {
 
     fn setup(&self, flags: &Flags, settings: &[String], policy: &str, seed: u64) -> Result<Setup, Failure> {
         setup(Scenario::Diurnal, flags, settings, policy, seed)
-    }
-
-    fn seconds(setup: &Setup) -> u64 {
-        setup.duration().as_secs()
-    }
-
-    fn world(setup: &Setup) -> Result<World, Failure> {
-        World::new(setup).map_err(Failure::usage)
-    }
-
-    fn shared(_: &[&Run<Self>], _: usize) -> Result<(), Failure> {
-        Ok(())
     }
 
     fn results(world: &World) -> Results {

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
-use sherwood_path::LogsStanding;
+use sherwood_control::StoreStanding;
+use sherwood_dispatch::DuplicateState;
+use sherwood_path::{DuplicateStanding, LogsStanding};
 
 use super::samples::{Labels, counters, gauges};
-use crate::control::StorePlanView;
 use crate::core::Core;
 
 /// Encodes the metrics of all replicated stores; nothing without any.
@@ -22,14 +23,18 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     let of = |value: fn(&LogsStanding) -> u64| -> Vec<(Labels, u64)> {
         stores.iter().map(|(labels, logs)| (labels.clone(), value(logs))).collect()
     };
-    let lags = stores.iter().flat_map(|(labels, logs)| {
-        logs.duplicates.iter().map(|one| {
-            let replica = ("replica", one.replica.index().to_string());
-            (labels.iter().cloned().chain([replica]).collect(), one.lag as f64)
-        })
-    });
+    let of_each = |value: fn(&DuplicateStanding) -> f64| -> Vec<(Labels, f64)> {
+        let duplicates = stores.iter().flat_map(|(labels, logs)| {
+            let present = logs.duplicates.iter().filter(|one| one.state != DuplicateState::Leaving);
+            present.map(|one| (labels_of(labels, one), value(one)))
+        });
+        duplicates.collect()
+    };
     let help = "Changes of its partition that a duplicate lacks";
-    gauges(encoder, "duplicate_lag", help, lags.collect())?;
+    gauges(encoder, "duplicate_lag", help, of_each(|one| one.lag as f64))?;
+    let help = "Whether the duplicate of a partition is read";
+    let is_read = |one: &DuplicateStanding| f64::from(u8::from(one.state == DuplicateState::Current));
+    gauges(encoder, "duplicate_read", help, of_each(is_read))?;
     let help = "Times that a duplicate was found to lack more than its log has";
     counters(encoder, "duplicate_differs", help, of(|logs| logs.counts.differs))?;
     let help = "Times that a duplicate was repaired and read again";
@@ -44,16 +49,19 @@ pub(super) fn encode(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     encode_plans(core, encoder)
 }
 
+/// Returns the labels of a duplicate: a replica may have several partitions.
+fn labels_of(store: &Labels, one: &DuplicateStanding) -> Labels {
+    let (partition, replica) = (one.partition.to_string(), one.replica.index().to_string());
+    store.iter().cloned().chain([("partition", partition), ("replica", replica)]).collect()
+}
+
 /// Encodes what the managers of replicated stores predict and have measured.
 fn encode_plans(core: &Core, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let plans: Vec<(Labels, StorePlanView)> = {
-        let control = core.control();
-        let plans = control.store_plans().into_iter();
-        plans.map(|(name, plan)| (vec![("backend", name.to_owned())], plan)).collect()
-    };
+    let plans: Vec<StoreStanding> = core.control().store_standings().collect();
     let level = core.telemetry.slo().0.percentile / 100.0;
-    let of = |value: &dyn Fn(&StorePlanView) -> Option<f64>| -> Vec<(Labels, f64)> {
-        plans.iter().filter_map(|(labels, plan)| Some((labels.clone(), value(plan)?))).collect()
+    let labels = |plan: &StoreStanding| vec![("backend", core.names.backend(plan.backend).to_owned())];
+    let of = |value: &dyn Fn(&StoreStanding) -> Option<f64>| -> Vec<(Labels, f64)> {
+        plans.iter().filter_map(|plan| Some((labels(plan), value(plan)?))).collect()
     };
     let help = "Share of a store's accesses that the SLO wants within its bound";
     gauges(encoder, "plan_service_level", help, of(&|_| Some(level)))?;

@@ -172,3 +172,91 @@ fn hedge_that_may_overload_the_other_duplicates_is_neither_chosen_nor_kept() {
     assert!(heavy.is_change && heavy.plan.hedge_ms.is_none(), "{heavy:?}");
     assert!(heavy.reason.contains(", which is in doubt: nodes are busy for 0."), "{}", heavy.reason);
 }
+
+/// Returns a manager that has changed the plan after a window whose level is as predicted, and that
+/// level.
+fn changed(options: ManagerOptions) -> (Manager, f64) {
+    let mut manager = Manager::new(options, divided());
+    let before = predict(&times(), &options.objective(LIGHT), &divided()).service_level;
+    assert_eq!(manager.handle_window(&times(), LIGHT, before), None);
+    assert!(manager.decide(&times(), LIGHT, None).is_change);
+    (manager, before)
+}
+
+#[test]
+fn change_that_makes_requests_late_is_taken_back_and_not_made_again_soon() {
+    let options = ManagerOptions { gain_min: 0.005, ..OPTIONS };
+    let (mut manager, before) = changed(options);
+    let refuted = *manager.plan();
+    manager.handle_measured(before - 0.1);
+    let back = manager.decide(&times(), LIGHT, None);
+    assert_eq!((back.is_change, back.plan, manager.plan()), (true, divided(), &divided()), "{back:?}");
+    let expected = "8 partitions of 1 node: back, since 8";
+    assert!(back.reason.contains(expected) && back.reason.contains("% before it"), "{}", back.reason);
+    assert!(manager.is_frozen() && !manager.decide(&times(), LIGHT, None).is_change);
+    let is_same = |plan: StorePlan| {
+        is_same_layout(&plan, &refuted) && plan.hedge_ms.is_some() == refuted.hedge_ms.is_some()
+    };
+    manager.handle_measured(back.predicted);
+    assert!(!is_same(manager.clone().decide(&times(), LIGHT, None).plan));
+    (0..60).for_each(|_| drop(manager.handle_measured(back.predicted)));
+    assert!(is_same(manager.decide(&times(), LIGHT, None).plan), "it may be right now");
+}
+
+#[test]
+fn change_stays_where_requests_are_no_later_than_before_or_others_have_changed_the_plan() {
+    let options = ManagerOptions { gain_min: 0.005, error_max: 0.001, ..OPTIONS };
+    let (mut better, before) = changed(options);
+    let plan = *better.plan();
+    better.handle_measured(before + 0.001);
+    assert!(better.is_frozen());
+    assert_eq!(better.decide(&times(), LIGHT, None).plan, plan);
+    let (mut by_hand, _) = changed(options);
+    let other = StorePlan::all_asked(1, 8);
+    by_hand.adopt(other);
+    by_hand.handle_measured(0.1);
+    assert_eq!(by_hand.decide(&times(), LIGHT, None).plan, other);
+    let (mut dry, _) = changed(options);
+    dry.set_dry_run(true);
+    dry.handle_measured(0.1);
+    assert_eq!(dry.decide(&times(), LIGHT, None).plan, plan);
+}
+
+#[test]
+fn layout_is_chosen_among_the_possible_ones() {
+    let two = StorePlan::all_asked(2, 2);
+    let decide = |options, rate| {
+        let possible = [(2, 1), (2, 2), (1, 4)];
+        Manager::new(ManagerOptions { nodes: 4, ..options }, two).among(possible).decide(&times(), rate, None)
+    };
+    // Ten of a hundred accesses may be late: two duplicates are one too many.
+    let cheapest = ManagerOptions { aim: ManagerAim::Cheapest, level: 0.9, ..OPTIONS };
+    let fewer = decide(cheapest, LIGHT);
+    assert_eq!((fewer.is_change, fewer.plan), (true, StorePlan::all_asked(2, 1)), "{fewer:?}");
+    assert!(!fewer.reason.contains("of the data move"), "{}", fewer.reason);
+    let rare = ServiceTimes::new(vec![(1.0, 0.0), (3.0, 0.9), (100.0, 0.9), (300.0, 1.0)]).unwrap();
+    let possible = [(2, 1), (2, 2), (1, 4)];
+    let options = ManagerOptions { nodes: 4, ..OPTIONS };
+    let more = Manager::new(options, two).among(possible).decide(&rare, 1.0, None);
+    assert_eq!((more.plan.partitions, more.plan.duplicates), (1, 4), "{more:?}");
+    assert!(more.reason.ends_with("; 50% of the data move"), "{}", more.reason);
+    let few = ManagerOptions { nodes: 2, ..OPTIONS };
+    let on_two = Manager::new(few, two).among(possible).decide(&rare, 1.0, None);
+    assert!(on_two.plan.nodes() <= 4 && on_two.plan.duplicates <= 2, "{on_two:?}");
+    let kept = ManagerOptions { keeps_layout: true, ..cheapest };
+    assert!(is_same_layout(&decide(kept, LIGHT).plan, &two));
+}
+
+#[test]
+fn fewer_nodes_are_chosen_only_with_a_margin_to_the_level() {
+    let options = ManagerOptions { nodes: 4, aim: ManagerAim::Cheapest, ..OPTIONS };
+    let two = StorePlan { asked: 1, hedge_ms: Some(3.5), ..StorePlan::all_asked(2, 2) };
+    let single = predict(&times(), &options.objective(LIGHT), &StorePlan::all_asked(2, 1)).service_level;
+    let decide = |level| {
+        let manager = Manager::new(ManagerOptions { level, ..options }, two);
+        manager.among([(2, 1), (2, 2)]).decide(&times(), LIGHT, None)
+    };
+    let barely = decide(single - 0.001);
+    assert_eq!(barely.plan.duplicates, 2, "{barely:?}");
+    assert_eq!(decide(2.0 * single - 1.0 - 0.001).plan.duplicates, 1);
+}

@@ -3,6 +3,7 @@
 use sherwood_policy::stores::StoreDecision;
 
 use super::{NODE, STORE, World, Zoolander};
+use crate::zoolander::key::nodes;
 use crate::zoolander::policy::Use;
 
 impl World {
@@ -32,7 +33,7 @@ impl World {
     /// If there are more duplicates than an access may ask, which is a bug.
     fn apply_use(&mut self, used: Use) {
         let (before, since) = std::mem::replace(&mut self.family.in_use, (used, self.now));
-        self.family.recorder.used(before.layout.nodes(), self.now - since);
+        self.family.recorder.used(nodes(before.layout), self.now - since);
         if used.copies != before.copies {
             let machine = &mut self.nodes[usize::from(NODE)].machines[STORE.index()];
             machine.replace_copies(used.copies).expect("plans have at most eight duplicates");

@@ -2,17 +2,14 @@
 //!
 //! They are microseconds of the system's clock, unless that has gone back: each is later than the
 //! one before it, also after a restart of this process. For that, the table has a row under
-//! [`CLOCK_KEY`], whose own timestamp is later than those of all other writes: it is written ahead
-//! of time, once for all writes of [`RESERVED_US`].
+//! [`CLOCK_KEY`](crate::duplicate::CLOCK_KEY), whose own timestamp is later than those of all other
+//! writes: it is written ahead of time, once for all writes of [`RESERVED_US`].
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 
 use crate::Cause;
-
-/// Key of the row whose timestamp limits those of other rows. The key is reserved.
-pub(super) const CLOCK_KEY: &str = "sherwood.log.clock";
 
 /// Microseconds that one write of the row covers. After a restart, timestamps may be ahead of the
 /// system's clock by as many.

@@ -41,7 +41,7 @@ struct CassandraOpener {
     /// The table's name with that of its keyspace, quoted.
     table: String,
     clock: Arc<Clock>,
-    connections_max: usize,
+    connections_max: NonZeroUsize,
     value_bytes_max: u64,
     answer_timeout: Duration,
     details: Vec<String>,
@@ -68,15 +68,15 @@ impl CassandraOpener {
             login: user.clone().zip(password),
             table: format!("\"{keyspace}\".\"{table}\""),
             clock: Arc::default(),
-            connections_max: remote.connections_max.into(),
+            connections_max: NonZeroUsize::new(remote.connections_max.into()).unwrap_or(NonZeroUsize::MIN),
             value_bytes_max: remote.value_bytes_max,
             answer_timeout: remote.answer_timeout(),
             details,
         })
     }
 
-    /// Returns the driver's options.
-    async fn builder(&self) -> Result<SessionBuilder, Cause> {
+    /// Returns the driver's options for a session of so many connections.
+    async fn builder(&self, connections: NonZeroUsize) -> Result<SessionBuilder, Cause> {
         let addresses = self.endpoint.address.look_up(Deadline::new(self.endpoint.timeout)).await?;
         let unreachable = |error: std::io::Error| Cause::Unreachable {
             address: self.endpoint.address.to_string(),
@@ -90,7 +90,6 @@ impl CassandraOpener {
             .retry_policy(Arc::new(FallthroughRetryPolicy))
             .speculative_execution_policy(None)
             .build();
-        let connections = NonZeroUsize::new(self.connections_max).unwrap_or(NonZeroUsize::MIN);
         let mut builder = SessionBuilder::new()
             .known_nodes_addr(addresses)
             .host_filter(Arc::new(filter))
@@ -110,9 +109,9 @@ impl CassandraOpener {
         Ok(builder)
     }
 
-    async fn session(&self) -> Result<Session, Cause> {
+    async fn session(&self, connections: NonZeroUsize) -> Result<Session, Cause> {
         let address = self.endpoint.address.to_string();
-        let builder = self.builder().await?;
+        let builder = self.builder(connections).await?;
         match timeout(self.endpoint.timeout, builder.build()).await {
             Ok(Ok(session)) => Ok(session),
             Ok(Err(error)) => {
@@ -125,16 +124,13 @@ impl CassandraOpener {
             Err(_) => Err(Cause::silent(address, self.endpoint.timeout)),
         }
     }
-}
 
-impl Opener for CassandraOpener {
-    type Connection = Rows;
-
-    async fn open(&self) -> Result<Rows, Cause> {
+    /// Opens a session of so many connections.
+    async fn rows(&self, connections: NonZeroUsize) -> Result<Rows, Cause> {
         // The driver does not return every cause for which it cannot connect, so a connection
         // without it finds out.
         drop(self.endpoint.connect().await?);
-        let session = self.session().await?;
+        let session = self.session(connections).await?;
         let (clock, address) = (Arc::clone(&self.clock), self.endpoint.address.to_string());
         let preparing =
             Rows::prepare(session, &self.table, clock, address, self.value_bytes_max, self.answer_timeout);
@@ -142,6 +138,19 @@ impl Opener for CassandraOpener {
             Ok(rows) => rows,
             Err(_) => Err(Cause::silent(&self.endpoint.address, self.endpoint.timeout)),
         }
+    }
+}
+
+impl Opener for CassandraOpener {
+    type Connection = Rows;
+
+    async fn open(&self) -> Result<Rows, Cause> {
+        self.rows(self.connections_max).await
+    }
+
+    // Its requests are in flight together over one connection.
+    async fn open_own(&self) -> Result<Rows, Cause> {
+        self.rows(NonZeroUsize::MIN).await
     }
 
     async fn report(&self, rows: &Rows) -> Result<Report, Cause> {

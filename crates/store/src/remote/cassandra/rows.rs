@@ -12,8 +12,9 @@ use scylla::serialize::row::SerializeRow;
 use scylla::statement::prepared::PreparedStatement;
 
 use super::PROTOCOL;
-use super::clock::{CLOCK_KEY, Clock, ClockRow};
+use super::clock::{Clock, ClockRow};
 use super::error::{attempt_cause, cause};
+use crate::duplicate::CLOCK_KEY;
 use crate::remote::requests::Requests;
 use crate::{Cause, KeyChange, PAGE_KEYS_MAX, StoreKind};
 

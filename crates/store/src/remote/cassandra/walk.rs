@@ -5,9 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use scylla::response::PagingState;
 
-use super::clock::CLOCK_KEY;
 use super::rows::Rows;
-use crate::{Attempt, BoxFuture, Cause, KeyPages, StoreError, StoreKind, is_marker};
+use crate::{Attempt, BoxFuture, Cause, KeyPages, StoreError, StoreKind, is_reserved};
 
 /// A walk through the rows of a table.
 pub(super) struct Walk {
@@ -27,7 +26,7 @@ impl Walk {
         while let Some(state) = self.state.take() {
             let (mut keys, next) = self.rows.page(state).await?;
             self.state = next;
-            keys.retain(|key| !is_marker(key) && key != CLOCK_KEY);
+            keys.retain(|key| !is_reserved(key));
             if !keys.is_empty() {
                 return Ok(Some(keys));
             }

@@ -25,7 +25,7 @@ use super::Memcached;
 use super::exchange::refusal;
 use crate::escape::message_bytes;
 use crate::remote::socket::Io;
-use crate::{Attempt, BoxFuture, Cause, KeyPages, PAGE_KEYS_MAX, StoreError, StoreKind, is_marker};
+use crate::{Attempt, BoxFuture, Cause, KeyPages, PAGE_KEYS_MAX, StoreError, StoreKind, is_reserved};
 
 const OF_TABLE: &[u8] = b"lru_crawler metadump hash\r\n";
 const OF_LISTS: &[u8] = b"lru_crawler metadump all\r\n";
@@ -147,7 +147,7 @@ impl Dump {
     /// Returns a key without the prefix; none if it is not one of an item of the store.
     fn without_prefix(&self, key: &[u8]) -> Option<Bytes> {
         let own = key.strip_prefix(&self.key_prefix[..])?;
-        (!is_marker(own) && Key::new(key).is_ok()).then(|| Bytes::copy_from_slice(own))
+        (!is_reserved(own) && Key::new(key).is_ok()).then(|| Bytes::copy_from_slice(own))
     }
 }
 

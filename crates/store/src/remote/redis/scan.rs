@@ -8,7 +8,7 @@ use sherwood_wire::resp::client::Reply;
 use super::exchange::{Outcome, Request};
 use super::request;
 use crate::remote::pipeline::{Access, Operation, Session};
-use crate::{Attempt, BoxFuture, Cause, KeyPages, PAGE_KEYS_MAX, StoreError, StoreKind, is_marker};
+use crate::{Attempt, BoxFuture, Cause, KeyPages, PAGE_KEYS_MAX, StoreError, StoreKind, is_reserved};
 
 /// Keys that the server looks at for one `SCAN`.
 const COUNT: &[u8] = b"256";
@@ -52,7 +52,7 @@ impl Scan {
     /// Returns a key without the prefix; none if it is not one of an item of the store.
     fn without_prefix(&self, key: &Bytes) -> Option<Bytes> {
         let own = key.starts_with(&self.key_prefix).then(|| key.slice(self.key_prefix.len()..))?;
-        (!is_marker(&own)).then_some(own)
+        (!is_reserved(&own)).then_some(own)
     }
 }
 

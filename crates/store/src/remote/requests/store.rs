@@ -20,8 +20,13 @@ pub(crate) trait Opener: Send + Sync + 'static {
     /// The requests over a connection.
     type Connection: Requests + Clone;
 
-    /// Opens a connection.
+    /// Opens the connection of calls.
     fn open(&self) -> impl Future<Output = Result<Self::Connection, Cause>> + Send;
+
+    /// Opens a connection for changes, a copy or a walk.
+    fn open_own(&self) -> impl Future<Output = Result<Self::Connection, Cause>> + Send {
+        self.open()
+    }
 
     /// Identifies the server.
     fn report(&self, connection: &Self::Connection) -> impl Future<Output = Result<Report, Cause>> + Send;
@@ -147,7 +152,7 @@ impl<O: Opener> RequestStore<O> {
 
     /// Opens a connection that calls do not use.
     async fn own(&self) -> Result<O::Connection, StoreError> {
-        self.named(Attempt::Connect, self.opener.open().await)
+        self.named(Attempt::Connect, self.opener.open_own().await)
     }
 
     async fn requested(&self) -> Result<Requested<O::Connection>, StoreError> {

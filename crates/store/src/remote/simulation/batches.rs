@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::super::simulated::{Draw, Network, Seen};
 use super::server::{Mode, Server};
 use super::world::{CALL_TIMEOUT, network, runtime, server, store};
-use crate::{Applied, ChangeConnection, KeyChange, MARKER_KEY};
+use crate::{Applied, ChangeConnection, KeyChange, RESERVED_PREFIX};
 
 /// Events that have to occur often enough for the invariants to be tested.
 pub(super) const MUST_HAPPEN: &[&str] = &[
@@ -102,7 +102,8 @@ impl World<'_> {
         match timeout(CALL_TIMEOUT, connection.marker()).await.expect("it ends") {
             Ok(marker) => {
                 self.network.note(if marker.is_some() { "marker: read" } else { "marker: none" });
-                assert_eq!(marker.as_deref(), self.server.value(&format!("{MARKER_KEY}0")).as_deref());
+                let key = format!("{RESERVED_PREFIX}marker.0");
+                assert_eq!(marker.as_deref(), self.server.value(&key).as_deref());
             }
             Err(error) => {
                 self.network.note("marker: failed");

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::name::decode;
 use super::session::Session;
-use crate::{Attempt, BoxFuture, KeyPages, PAGE_KEYS_MAX, StoreError, StoreKind, is_marker};
+use crate::{Attempt, BoxFuture, KeyPages, PAGE_KEYS_MAX, StoreError, StoreKind, is_reserved};
 
 /// A walk through the children of the store's root. The server returns all names in one answer,
 /// and they are held until they are returned.
@@ -26,7 +26,7 @@ impl Walk {
     fn page(&mut self) -> Vec<Bytes> {
         let mut page = Vec::new();
         let names = self.names.iter_mut().flat_map(|names| std::iter::from_fn(|| names.pop()));
-        let own = names.filter_map(|name| decode(&name)).filter(|key| !is_marker(key));
+        let own = names.filter_map(|name| decode(&name)).filter(|key| !is_reserved(key));
         page.extend(own.take(PAGE_KEYS_MAX));
         page
     }
