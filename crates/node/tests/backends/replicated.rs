@@ -18,8 +18,11 @@ use crate::wait::eventually;
 
 /// Starts a node in front of these servers, with this [`configuration`].
 pub(crate) fn node(kind: &str, servers: &[Server], options: &str) -> Node {
-    let text = configuration(kind, servers, options);
-    let config = sherwood_config::parse("a.toml", &text, &Flags::default(), available_without_options());
+    start(&configuration(kind, servers, options))
+}
+
+fn start(text: &str) -> Node {
+    let config = sherwood_config::parse("a.toml", text, &Flags::default(), available_without_options());
     let setup = Setup::from_config(&config.expect("a valid configuration")).expect("nothing to open");
     Node::start(setup).expect("the node starts")
 }
@@ -161,6 +164,33 @@ fn node_that_restarts_repairs_the_servers_that_its_predecessor_left_different() 
     let expected = (0..KEYS).map(|key| (name(key), (key > 0).then(|| "one".to_owned())));
     assert_eq!(read_all(&mut client), expected.collect());
     second.stop();
+}
+
+#[test]
+fn store_is_left_alone_while_another_number_of_partitions_is_configured() {
+    let servers = servers("redis", 4);
+    let text = configuration("redis", &servers, "");
+    let first = start(&text);
+    let mut client = Client::connect(first.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    (0..KEYS).for_each(|key| assert_eq!(client.write("a", &name(key), "one").status, 204));
+    let expected = read_all(&mut client);
+    first.stop();
+    let other = start(&text.replace("partitions = 2\nduplicates = 2", "partitions = 4\nduplicates = 1"));
+    let mut client = Client::connect(other.admin().expect("it has a gateway"));
+    eventually("it finds what the servers have", || {
+        let refused = client.write("a", "new", "two");
+        refused.body.contains("the servers have a store of 2 partitions, and 4 are configured")
+    });
+    let keys: Vec<String> = (0..KEYS).map(name).collect();
+    let results = client.read([("a", keys)]);
+    assert!(results.iter().all(|result| result["status"] == "error"), "{results:?}");
+    other.stop();
+    let again = start(&text);
+    let mut client = Client::connect(again.admin().expect("it has a gateway"));
+    all_are_read(&mut client);
+    assert_eq!(read_all(&mut client), expected);
+    again.stop();
 }
 
 #[test]

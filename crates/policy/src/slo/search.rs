@@ -71,19 +71,15 @@ pub fn cheapest(times: &ServiceTimes, objective: &Objective, level: f64, costs: 
         let figures = predict(times, objective, plan);
         figures.service_level >= level && is_sound(plan, &figures)
     };
+    // Similar plans need about as many nodes.
+    let mut nodes = 1;
     let fewest = |shape: StorePlan| {
         let of = |partitions| StorePlan { partitions, ..shape };
-        let mut above = 1;
-        while !meets(&of(above)) {
-            above = above.checked_mul(2).filter(|more| *more <= NODES_MAX / shape.duplicates)?;
-        }
-        let mut below = above / 2;
-        while above - below > 1 {
-            let middle = below + (above - below) / 2;
-            if meets(&of(middle)) { above = middle } else { below = middle }
-        }
-        let plan = of(above);
-        Some(priced(times, objective, level, plan, plan.nodes(), costs))
+        let most = NODES_MAX / shape.duplicates;
+        let partitions = least(nodes / shape.duplicates, most, |partitions| meets(&of(partitions)))?;
+        let plan = of(partitions);
+        nodes = plan.nodes();
+        Some(priced(times, objective, level, plan, nodes, costs))
     };
     let mut plans: Vec<PricedPlan> = shapes(times, objective).filter_map(fewest).collect();
     plans.sort_by(|a, b| {
@@ -93,6 +89,32 @@ pub fn cheapest(times: &ServiceTimes, objective: &Objective, level: f64, costs: 
         a.cost.total_cmp(&b.cost).then(memory).then(load)
     });
     plans
+}
+
+/// Returns the least number from 1 to `most` that meets a condition which all greater ones meet,
+/// too; none if `most` does not. Begins at `guess`, and asks for O(log |guess - result|) numbers.
+fn least(guess: u32, most: u32, meets: impl Fn(u32) -> bool) -> Option<u32> {
+    if !meets(most) {
+        return None;
+    }
+    let guess = guess.clamp(1, most);
+    let (mut below, mut above, mut step) = (guess, guess, 1);
+    if meets(guess) {
+        while below > 0 && meets(below) {
+            (above, below, step) = (below, below.saturating_sub(step), step * 2);
+        }
+    } else {
+        above = most.min(guess + step);
+        while !meets(above) {
+            step *= 2;
+            (below, above) = (above, most.min(above + step));
+        }
+    }
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if meets(middle) { above = middle } else { below = middle }
+    }
+    Some(above)
 }
 
 /// Returns the ways to ask the duplicates of a plan's layout, with their figures, without hedges of
@@ -144,4 +166,26 @@ fn priced(
     let idle = f64::from(at_hand.saturating_sub(nodes));
     let cost = f64::from(nodes) * costs.node + idle * costs.idle;
     PricedPlan { plan, nodes, figures, cost, meets: figures.service_level >= level }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_number_is_found_from_any_guess_with_few_questions() {
+        for result in 1..=70 {
+            for guess in 0..=80 {
+                let asked = std::cell::Cell::new(0);
+                let meets = |number: u32| {
+                    assert!((1..=70).contains(&number), "{number} is out of range");
+                    asked.set(asked.get() + 1);
+                    number >= result
+                };
+                assert_eq!(least(guess, 70, meets), Some(result), "from {guess}");
+                assert!(asked.get() <= 17, "{} questions from {guess} to {result}", asked.get());
+            }
+        }
+        assert_eq!(least(5, 70, |_| false), None);
+    }
 }
