@@ -98,7 +98,7 @@ bench-copies: build need-test ## copies of slow calls before three real servers 
 bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (7 minutes; flags: make bench-ycsb ARGS=--help)
 	scripts/ycsb.py $(ARGS)
 
-bench-zoolander: need-stores $(CASSANDRA)/ready ## replicated stores before real servers (10 minutes each: make bench-zoolander ARGS="redis|memcached|zookeeper")
+bench-zoolander: need-stores $(CASSANDRA)/ready ## replicated stores before real servers (10 minutes each: make bench-zoolander ARGS="redis|memcached|zookeeper|cassandra|faults|layouts")
 	$(CARGO) build --release --locked -p sherwood --features zookeeper,cassandra
 	scripts/zoolander/bench.py $(ARGS)
 

@@ -74,10 +74,14 @@ class Node(servers.Server):
         return [self.program, "serve", "--config", self.file]
 
     def stores(self):
-        status, text = self.gateway.ask("GET", "/v1/stores")
+        return {store["backend"]: store for store in json.loads(self.get("/v1/stores"))}
+
+    def get(self, path):
+        # By a new connection, since the node ends one that is idle while a server starts.
+        status, text = Connection(self.port).ask("GET", path)
         if status != 200:
-            raise SystemExit(f"GET /v1/stores: {status} {text}")
-        return {store["backend"]: store for store in json.loads(text)}
+            raise SystemExit(f"GET {path}: {status} {text}")
+        return text
 
     def wait_until_settled(self, lag_max=float("inf")):
         """Waits until every duplicate of every store is read, and lacks at most so many changes."""
@@ -89,8 +93,8 @@ class Node(servers.Server):
 
     def metric(self, name):
         """Returns the sum of a metric's samples."""
-        _, text = self.gateway.ask("GET", "/metrics")
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
+        lines = self.get("/metrics").splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((name + " ", name + "{")))
 
 
 def is_settled(store, lag_max):

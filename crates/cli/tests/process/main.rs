@@ -12,6 +12,7 @@ mod faults;
 mod first_hour;
 mod held;
 mod helm;
+mod histories;
 mod io;
 mod load;
 mod manager;
