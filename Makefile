@@ -27,7 +27,7 @@ CARGO_FUZZ := target/tools/bin/cargo-fuzz
 export SHERWOOD_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-copies bench-ycsb proto test-stores fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere need-stores
+.PHONY: help build demo dist test loom miri elsewhere conformance fuzz bench bench-microfuge bench-hare bench-hopper bench-copies bench-ycsb bench-zoolander proto test-stores fmt lint deny docs clean need-build need-dist need-test need-fuzz need-miri need-elsewhere need-stores
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,10 @@ bench-copies: build need-test ## copies of slow calls before three real servers 
 
 bench-ycsb: build need-test ## YCSB's workloads A to D and F against memcached and a node (7 minutes; flags: make bench-ycsb ARGS=--help)
 	scripts/ycsb.py $(ARGS)
+
+bench-zoolander: need-stores $(CASSANDRA)/ready ## replicated stores before real servers (10 minutes each: make bench-zoolander ARGS="redis|memcached|zookeeper|cassandra|faults|layouts")
+	$(CARGO) build --release --locked -p sherwood --features zookeeper,cassandra
+	scripts/zoolander/bench.py $(ARGS)
 
 proto: need-build ## the Rust code of proto/, after a change of a definition
 	CARGO_TARGET_DIR=target/proto $(CARGO) run --locked --manifest-path scripts/proto/Cargo.toml

@@ -2,7 +2,8 @@
 
 A server ends with its object. Debian's packages mariadb-server, postgresql, redis-server and
 memcached provide the programs. None is started as a service, and data is deleted with the
-temporary directory.
+temporary directory. ZooKeeper is of Debian's libzookeeper-java; Cassandra is in target/cassandra (`make
+target/cassandra/ready`).
 """
 
 import glob
@@ -13,6 +14,7 @@ import socket
 import subprocess
 import time
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 CPU_V1 = "/sys/fs/cgroup/cpu"
 CPU_V2 = "/sys/fs/cgroup"
 # How long the scheduler counts before it gives a group its share again. Short, since a group that has used up its share stands still
@@ -40,7 +42,7 @@ def program(name, *places):
     for place in [shutil.which(name), *(found for pattern in places for found in sorted(glob.glob(pattern), reverse=True))]:
         if place and os.access(place, os.X_OK):
             return place
-    raise SystemExit(f"missing: {name}; install Debian's mariadb-server postgresql redis-server memcached")
+    raise SystemExit(f"missing: {name}; install Debian's mariadb-server postgresql redis-server memcached openjdk-17-jre-headless")
 
 
 class Server:
@@ -48,6 +50,8 @@ class Server:
 
     # Databases refuse to run as root; this user, where there is one, runs them instead.
     user = None
+    # Longest wait until it answers.
+    start_s = 60
 
     def __init__(self, directory, name):
         self.name, self.port = name, next(PORTS)
@@ -69,10 +73,17 @@ class Server:
         return pwd.getpwnam(self.as_user).pw_gid if self.as_user else None
 
     def start(self):
+        self.launch()
+        return self.wait()
+
+    def launch(self):
         self.log = open(os.path.join(self.directory, "log"), "ab")
         self.process = subprocess.Popen(self.command(), stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL,
                                         user=self.as_user, group=self.group_of_user(), cwd=self.directory)
-        end = time.monotonic() + 60
+
+    def wait(self):
+        """Waits until a launched server answers."""
+        end = time.monotonic() + self.start_s
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > end:
                 with open(self.log.name, encoding="utf-8", errors="replace") as log:
@@ -209,3 +220,78 @@ class Memcached(Server):
     def command(self):
         user = ["-u", "nobody"] if os.getuid() == 0 else []
         return [program("memcached"), "-p", str(self.port), "-l", "127.0.0.1", "-U", "0", *user, *self.flags]
+
+
+class Zookeeper(Server):
+    """A server of its own; with further lines of configuration, one of an ensemble."""
+
+    JARS = [f"/usr/share/java/{name}.jar" for name in ("zookeeper", "netty-codec", "netty-resolver")]
+
+    def __init__(self, directory, name="zookeeper", lines=(), number=None):
+        super().__init__(directory, name)
+        data = os.path.join(self.directory, "data")
+        os.makedirs(data)
+        if number is not None:
+            write(os.path.join(data, "myid"), number)
+        self.file = os.path.join(self.directory, "zoo.cfg")
+        own = [f"dataDir={data}", f"clientPort={self.port}", "admin.enableServer=false", "tickTime=500"]
+        write(self.file, "\n".join([*own, *lines]))
+
+    def command(self):
+        if not os.path.exists(self.JARS[0]):
+            raise SystemExit(f"missing: {self.JARS[0]}; install Debian's libzookeeper-java")
+        java = [program("java"), "-Xmx128m", "-Dzookeeper.forceSync=no", "-XX:+UseSerialGC", "-cp", ":".join(self.JARS)]
+        return [*java, "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.file]
+
+    def answers(self):
+        """True once it accepts sessions, as one of an ensemble does when there is a leader."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as stream:
+                stream.sendall(b"srvr")
+                return stream.recv(64).startswith(b"Zookeeper version")
+        except OSError:
+            return False
+
+
+class Cassandra(Server):
+    """A server of its own, in the set-up of the connector's tests."""
+
+    start_s = 180
+    JARS = os.path.abspath(os.path.join(HERE, "../../target/cassandra/jars"))
+    SETUP = os.path.abspath(os.path.join(HERE, "../cassandra"))
+
+    def __init__(self, directory, name="cassandra"):
+        super().__init__(directory, name)
+        self.file = os.path.join(self.directory, "cassandra.yaml")
+        with open(os.path.join(self.SETUP, "cassandra.yaml"), encoding="utf-8") as file:
+            text = file.read().replace("NATIVE_PORT", str(self.port)).replace("STORAGE_PORT", str(next(PORTS)))
+        write(self.file, text)
+
+    def command(self):
+        if not os.path.isdir(self.JARS):
+            raise SystemExit(f"missing: {self.JARS}; run `make target/cassandra/ready`")
+        with open(os.path.join(self.SETUP, "java.options"), encoding="utf-8") as file:
+            options = file.read().split()
+        options += ["-Xmx512m", "-XX:MaxDirectMemorySize=128m", "-XX:+UseSerialGC"]
+        options += [
+            f"-Dlogback.configurationFile={self.SETUP}/logback.xml",
+            f"-Dcassandra.config=file://{self.file}",
+            f"-Dcassandra.storagedir={self.directory}/data",
+            "-Dcassandra-foreground=yes",
+            "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+            "-Dcassandra.ring_delay_ms=0",
+        ]
+        return [program("java"), *options, "-cp", f"{self.JARS}/*", "org.apache.cassandra.service.CassandraDaemon"]
+
+    def cql(self, *statements):
+        """Executes statements, by version 4 of the native protocol."""
+        with socket.create_connection(("127.0.0.1", self.port), 60) as stream, stream.makefile("rb") as answers:
+            startup = b"\0\1" + b"".join(len(word).to_bytes(2, "big") + word for word in (b"CQL_VERSION", b"3.0.0"))
+            # QUERY: the text, the consistency ONE, no flags.
+            queries = [len(text).to_bytes(4, "big") + text.encode() + b"\0\1\0" for text in statements]
+            for operation, body in [(1, startup), *((7, query) for query in queries)]:
+                stream.sendall(bytes([4, 0, 0, 0, operation]) + len(body).to_bytes(4, "big") + body)
+                head = answers.read(9)
+                answer = answers.read(int.from_bytes(head[5:], "big"))
+                if head[4:5] in (b"", b"\0"):
+                    raise SystemExit(f"{self.name}: a statement failed: {answer[6:].decode(errors='replace')}")

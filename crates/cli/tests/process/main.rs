@@ -15,6 +15,7 @@ mod faults;
 mod first_hour;
 mod held;
 mod helm;
+mod histories;
 mod io;
 mod killed;
 mod load;

@@ -115,3 +115,22 @@ fn keys_that_contradict_duplicates_are_refused() {
         ),
     ]);
 }
+
+#[test]
+fn examples_of_replicated_stores_are_valid() {
+    let text = |name: &str| {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/stores");
+        std::fs::read_to_string(format!("{folder}/{name}.toml")).expect(name)
+    };
+    let mut names = vec![("redis", 2, 2), ("memcached", 1, 3)];
+    if cfg!(feature = "zookeeper") {
+        names.push(("zookeeper", 1, 3));
+    }
+    if cfg!(feature = "cassandra") {
+        names.push(("cassandra", 1, 2));
+    }
+    for (name, partitions, duplicates) in names {
+        let store = config(&text(name)).backends[0].duplicates.clone().expect(name);
+        assert_eq!((store.partitions, store.duplicates), (partitions, duplicates), "{name}");
+    }
+}
