@@ -249,7 +249,9 @@ impl ManagedStore {
         let seen = std::mem::take(&mut self.seen);
         let (Some(times), Some(level)) = (service_times(&seen), seen.level()) else { return Vec::new() };
         let rate_per_s = seen.accesses as f64 / window_s.max(f64::MIN_POSITIVE);
-        self.slow_from = Duration::from_secs_f64(times.quantile_ms(NOT_SLOW) / 1e3);
+        // Below the bound, delays that the node and its machine add would count.
+        let not_slow = Duration::from_secs_f64(times.quantile_ms(NOT_SLOW) / 1e3);
+        self.slow_from = not_slow.max(self.bound);
         self.measured = Some(level);
         self.manager.adopt(StorePlan::of_layout(&self.layout));
         let effect = self.manager.handle_window(&times, rate_per_s, level);

@@ -12,9 +12,34 @@ pub(crate) struct AttemptMeter {
     bound: Duration,
     /// Time from which on an attempt is slow.
     slow_from: Duration,
-    /// The end of the latest attempt of each replica.
-    ended_at: Vec<Instant>,
+    replicas: Vec<Served>,
     times: AttemptTimes,
+}
+
+/// What is known of the times at which a replica serves attempts.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    /// The end of the latest attempt.
+    until: Instant,
+    /// The time before the start of an attempt in which none of those that have ended was served.
+    idle: (Instant, Instant),
+}
+
+impl Served {
+    /// Takes in the end of an attempt that was started at `at`, and returns the time that it was
+    /// served for.
+    fn end(&mut self, now: Instant, at: Instant) -> Duration {
+        let until = std::mem::replace(&mut self.until, now);
+        if at > until {
+            self.idle = (until, at);
+            return now - at;
+        }
+        // Answers over several connections come in any order: a time that seemed idle was this
+        // attempt's.
+        let (idle_from, idle_until) = self.idle;
+        self.idle.1 = idle_until.min(at.max(idle_from));
+        now.since(until) + idle_until.since(self.idle.1)
+    }
 }
 
 impl AttemptMeter {
@@ -23,7 +48,7 @@ impl AttemptMeter {
         Self {
             bound: Duration::MAX,
             slow_from: Duration::MAX,
-            ended_at: vec![Instant::ZERO; replicas],
+            replicas: vec![Served { until: Instant::ZERO, idle: (Instant::ZERO, Instant::ZERO) }; replicas],
             times,
         }
     }
@@ -41,14 +66,12 @@ impl AttemptMeter {
     /// Counts the end of an attempt that was started at `at`. A replica serves its attempts one
     /// after the other: the time before the end of the one before was spent in its queue.
     pub(crate) fn note_end(&mut self, now: Instant, replica: ReplicaId, at: Instant, end: CallEnd) {
-        let ended_at = &mut self.ended_at[replica.index()];
-        let served = now - at.max(*ended_at);
-        match end {
-            CallEnd::Answered => self.times.answered.record(served),
-            CallEnd::Cancelled => self.times.given_up.record(served),
+        let times = match end {
+            CallEnd::Answered => &mut self.times.answered,
+            CallEnd::Cancelled => &mut self.times.given_up,
             CallEnd::Failed => return,
-        }
-        *ended_at = now;
+        };
+        times.record(self.replicas[replica.index()].end(now, at));
         let count = &mut self.times.replicas[replica.index()];
         count.attempts += 1;
         count.slow += u64::from(now - at >= self.slow_from);
@@ -57,7 +80,7 @@ impl AttemptMeter {
     /// Returns what was measured, and measures with this bound and threshold from now on.
     pub(crate) fn take(&mut self, bound: Duration, slow_from: Duration) -> AttemptTimes {
         (self.bound, self.slow_from) = (bound, slow_from);
-        let empty = vec![SlowCount::default(); self.ended_at.len()];
+        let empty = vec![SlowCount::default(); self.replicas.len()];
         std::mem::replace(&mut self.times, AttemptTimes { replicas: empty, ..Default::default() })
     }
 }
@@ -92,5 +115,16 @@ mod tests {
         assert_eq!(taken(&times.given_up), [(40, 1)]);
         assert_eq!(times.replicas, [SlowCount::default(), SlowCount { attempts: 3, slow: 2 }]);
         assert_eq!(meter.take(ms(15), ms(20)).level(), None, "it was taken");
+    }
+
+    #[test]
+    fn time_of_an_attempt_counts_if_a_later_one_has_ended_before_it() {
+        let ms = Duration::from_millis;
+        let mut served = Served { until: Instant::ZERO, idle: (Instant::ZERO, Instant::ZERO) };
+        let mut end = |now, at| served.end(Instant::from_millis(now), Instant::from_millis(at));
+        assert_eq!(end(1_010, 1_000), ms(10));
+        // The replica stops at 1,020, and its answers come in another order than the calls.
+        let times = [end(1_100, 1_060), end(1_101, 1_020), end(1_102, 1_040), end(1_103, 1_102)];
+        assert_eq!(times, [ms(40), ms(41), ms(1), ms(1)]);
     }
 }

@@ -105,14 +105,13 @@ fn hedge_is_planned_at_the_end_of_a_window_and_its_effect_said_after_the_next() 
 }
 
 #[test]
-fn slow_attempts_are_beyond_those_of_the_window_before_and_correlated_from_then_on() {
+fn slow_attempts_are_beyond_the_bound_and_correlated_from_the_second_window_on() {
     let mut rounds = managing(&options(), MANAGED, false);
     let measure = |rounds: &ControlLoop| rounds.stores().unwrap().measures().next().unwrap();
     assert_eq!(measure(&rounds).slow_from, Duration::MAX);
     window(&mut rounds, 10, ONE, 2);
-    let slow_from = measure(&rounds).slow_from;
-    assert!((Duration::from_micros(600)..Duration::from_micros(700)).contains(&slow_from), "{slow_from:?}");
-    assert_eq!(measure(&rounds).bound, SLO.bound);
+    // 95 of 100 attempts take less than a millisecond.
+    assert_eq!((measure(&rounds).slow_from, measure(&rounds).bound), (SLO.bound, SLO.bound));
     for now in 11..=60 {
         let mut seen = second(ONE, 2);
         let replicas = &mut seen.stores.as_mut().unwrap()[0].attempts.replicas;
