@@ -54,6 +54,11 @@ store = { kind = "synthetic", bytes = "8B", latency = "0s" }
 name = "prices"
 prefix = "prices/"
 store = { kind = "synthetic", bytes = "8B", latency = "200ms" }
+[[backend]]
+name = "profiles"
+prefix = "profiles/"
+duplicates = 2
+replicas = [{ kind = "redis", address = "127.0.0.1:9" }, { kind = "redis", address = "127.0.0.1:10" }]
 "#;
 
 const NODE_OF_TENANTS: &str = r#"
