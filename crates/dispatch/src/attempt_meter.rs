@@ -16,7 +16,7 @@ pub(crate) struct AttemptMeter {
     times: AttemptTimes,
 }
 
-/// What is known of the times at which a replica serves attempts.
+/// Knowledge of the times at which a replica serves attempts.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     /// The end of the latest attempt.
