@@ -47,6 +47,7 @@ async fn cassandra_keeps_values_and_orders_changes_and_is_used_again_after_a_res
         make_table(&admin, table).await;
     }
     let items = store(&server, "items", patient());
+    changes_have_one_connection(&admin, &items).await;
     requests::values_of_any_key(&items, &KEYS).await;
     keys_and_values_have_bounds(&items).await;
     let ordered = store(&server, "ordered", patient());
@@ -61,6 +62,32 @@ async fn cassandra_keeps_values_and_orders_changes_and_is_used_again_after_a_res
     let hasty = RemoteOptions { connect_timeout_ms: 5_000, answer_timeout_ms: 2_000, ..patient() };
     requests::late_answer_is_dropped(&server, &store(&server, "items", hasty)).await;
     requests::restarted_server_is_used_again(&mut server, &items).await;
+}
+
+/// Checks that a connection for changes is one of the server's, beside that of its driver, where
+/// calls have four.
+async fn changes_have_one_connection(admin: &Session, store: &Arc<dyn Store>) {
+    let before = clients(admin).await;
+    let mut connections = Vec::new();
+    for _ in 0..3 {
+        connections.push(connected(store).await);
+    }
+    store.put("k".into(), "1".into()).await.unwrap();
+    // Sessions have all of their connections some time after the first.
+    let (expected, start) = (before + 3 * 2 + 5, std::time::Instant::now());
+    loop {
+        let count = clients(admin).await;
+        assert!(count <= expected && start.elapsed() < START_TIMEOUT, "{count} of {expected} connections");
+        if count == expected {
+            break;
+        }
+    }
+}
+
+/// Returns the number of connections that a server has.
+async fn clients(admin: &Session) -> usize {
+    let answer = admin.query_unpaged("SELECT port FROM system_views.clients", ()).await.expect("an answer");
+    answer.into_rows_result().expect("rows").rows_num()
 }
 
 async fn keys_and_values_have_bounds(store: &Arc<dyn Store>) {
