@@ -77,7 +77,9 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
         for (key, waiter) in keys {
             let (partition, after) = duplicates.needed(&key.key, session);
             let demand = Demand { after, ..*demand };
-            if duplicates.logs[partition].is_readable(after) || duplicates.parked.len() >= most {
+            let log = &duplicates.logs[partition];
+            // What belongs to another store is never read, whatever comes.
+            if log.foreign().is_some() || log.is_readable(after) || duplicates.parked.len() >= most {
                 let holders = Holders::Partition(partition as u32);
                 PlacedFetch::add(&mut fetches, holders, after, key, waiter);
             } else {
