@@ -55,6 +55,17 @@ fn second(layout: StoreLayout, late: u64) -> Seen {
     Seen { stores: Some(vec![seen]), ..Seen::default() }
 }
 
+/// Has the loop see seconds, in each of which the duplicates had as many slow attempts as each other.
+fn slow_together(rounds: &mut ControlLoop, seconds: std::ops::RangeInclusive<u64>) {
+    for now in seconds {
+        let mut seen = second(ONE, 2);
+        let replicas = &mut seen.stores.as_mut().unwrap()[0].attempts.replicas;
+        replicas.iter_mut().for_each(|replica| replica.slow = now % 3);
+        rounds.handle_seen(at(now), seen);
+        acts(rounds);
+    }
+}
+
 /// Has the loop see the seconds of a window that ends at `end`. Returns the acts of that end.
 fn window(rounds: &mut ControlLoop, end: u64, layout: StoreLayout, late: u64) -> Vec<Act> {
     for now in end - 9..end {
@@ -112,13 +123,7 @@ fn slow_attempts_are_beyond_the_bound_and_correlated_from_the_second_window_on()
     window(&mut rounds, 10, ONE, 2);
     // 95 of 100 attempts take less than a millisecond.
     assert_eq!((measure(&rounds).slow_from, measure(&rounds).bound), (SLO.bound, SLO.bound));
-    for now in 11..=60 {
-        let mut seen = second(ONE, 2);
-        let replicas = &mut seen.stores.as_mut().unwrap()[0].attempts.replicas;
-        replicas.iter_mut().for_each(|replica| replica.slow = now % 3);
-        rounds.handle_seen(at(now), seen);
-        acts(&mut rounds);
-    }
+    slow_together(&mut rounds, 11..=60);
     assert!(standing(&rounds).correlation.is_some_and(|correlation| correlation > 0.99));
 }
 
@@ -275,13 +280,7 @@ fn window_goes_on_where_no_layout_was_changed_and_a_server_is_out_since_the_star
 #[test]
 fn slow_periods_begin_anew_after_a_change_of_duplicates() {
     let mut rounds = managing(&options(), MANAGED, false);
-    for now in 0..=60 {
-        let mut seen = second(ONE, 2);
-        let replicas = &mut seen.stores.as_mut().unwrap()[0].attempts.replicas;
-        replicas.iter_mut().for_each(|replica| replica.slow = now % 3);
-        rounds.handle_seen(at(now), seen);
-        acts(&mut rounds);
-    }
+    slow_together(&mut rounds, 0..=60);
     assert!(standing(&rounds).correlation.is_some());
     rounds.handle_seen(at(61), second(StoreLayout { duplicates: 1, ..ONE }, 2));
     assert_eq!(standing(&rounds).correlation, None);

@@ -57,6 +57,13 @@ fn complete(log: &mut Log<&'static str, u32>, now: Instant) -> Actions {
     others
 }
 
+/// Creates a log whose duplicates are new and have recorded their first markers.
+fn begun(options: LogOptions) -> (Log<&'static str, u32>, Instant) {
+    let (mut log, now) = opened(options, &vec![None; options.duplicates]);
+    complete(&mut log, now);
+    (log, now)
+}
+
 fn marker(sent: u64, applied: u64) -> Option<Marker> {
     Some(Marker { epoch: 3, sent, applied, partitions: 1, ..Marker::default() })
 }
@@ -67,8 +74,7 @@ fn states(log: &Log<&'static str, u32>) -> Vec<DuplicateState> {
 
 #[test]
 fn new_duplicates_are_read_and_entries_acknowledged_when_all_have_them() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     assert_eq!(states(&log), [DuplicateState::Current; 2]);
     assert_eq!((log.append(now, "a", 5, 1), log.append(now, "a", 6, 1)), (Ok(1), Ok(2)));
     let sent: Vec<_> = actions(&mut log);
@@ -91,8 +97,7 @@ fn new_duplicates_are_read_and_entries_acknowledged_when_all_have_them() {
 
 #[test]
 fn nothing_is_sent_to_a_server_that_answers_again_before_older_commands_have_landed() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     actions(&mut log);
     log.handle_applied(now, 1, BatchEnd::Broken(0));
@@ -184,8 +189,7 @@ fn duplicates_of_a_store_with_other_partitions_are_not_touched() {
 
 #[test]
 fn refused_marker_counts_as_refusal_of_its_changes_and_is_not_recorded() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     log.handle_applied(now, 1, BatchEnd::Unmarked);
     assert_eq!(states(&log), [DuplicateState::Current, DuplicateState::Behind]);
@@ -202,13 +206,8 @@ fn refused_marker_counts_as_refusal_of_its_changes_and_is_not_recorded() {
 
 #[test]
 fn duplicate_of_an_earlier_process_that_appears_late_is_copied_although_the_log_has_its_numbers() {
-    let mut log = Log::new(OPTIONS, 7, AT, SeededState::new(1));
-    for now in [AT, AT + OPTIONS.landing] {
-        log.handle_timeout(now);
-        log.handle_inspected(now, 0, Ok(marker(10, 10)));
-    }
+    let mut log = opened_without_others(OPTIONS, &[(0, marker(10, 10))]);
     let now = AT + OPTIONS.start_max;
-    log.handle_timeout(now);
     for key in ["a", "b", "c"] {
         log.append(now, key, 1, 1).unwrap();
         complete(&mut log, now);
@@ -221,8 +220,7 @@ fn duplicate_of_an_earlier_process_that_appears_late_is_copied_although_the_log_
 
 #[test]
 fn log_without_room_refuses_entries_while_a_duplicate_that_is_read_lacks_them() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     for number in 1..=4 {
         assert_eq!(log.append(now, "a", 1, 250), Ok(number));
     }
@@ -242,8 +240,7 @@ fn log_without_room_refuses_entries_while_a_duplicate_that_is_read_lacks_them() 
 fn change_is_refused_at_once_while_too_few_duplicates_are_reached_to_acknowledge_it() {
     for (acknowledge, first_missing) in [(Acknowledge::Majority, 2), (Acknowledge::All, 3)] {
         let options = LogOptions { duplicates: 3, acknowledge, ..OPTIONS };
-        let (mut log, now) = opened(options, &[None, None, None]);
-        complete(&mut log, now);
+        let (mut log, now) = begun(options);
         for lost in 0..first_missing {
             assert!(log.append(now, "a", 1, 1).is_ok(), "{acknowledge:?}: {lost} are lost");
             complete(&mut log, now);
@@ -258,8 +255,7 @@ fn change_is_refused_at_once_while_too_few_duplicates_are_reached_to_acknowledge
 
 #[test]
 fn change_that_every_duplicate_refuses_takes_no_effect() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     actions(&mut log);
     log.handle_applied(now, 0, BatchEnd::Answered(&[1]));
@@ -319,8 +315,7 @@ fn change_that_is_refused_but_may_have_been_applied_is_abandoned() {
 
 #[test]
 fn next_process_has_a_duplicate_copied_that_made_a_change_which_the_other_refused() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     actions(&mut log);
     log.handle_applied(now, 0, BatchEnd::Answered(&[]));
@@ -362,8 +357,7 @@ fn changes_after_one_that_takes_no_effect_are_not_sent_again() {
 
 #[test]
 fn duplicate_with_the_latest_marker_is_taken_as_right_if_all_have_lost_their_data() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     for number in 1..=6 {
         assert_eq!(log.append(now, "a", number, 1), Ok(u64::from(number)));
         complete(&mut log, now);
@@ -397,8 +391,7 @@ fn process_that_starts_prefers_what_was_applied_to_what_was_sent() {
 
 #[test]
 fn change_is_acknowledged_when_duplicates_that_join_those_read_have_it_too() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     actions(&mut log);
     log.handle_applied(now, 1, BatchEnd::Answered(&[]));

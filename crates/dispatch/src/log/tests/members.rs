@@ -15,8 +15,7 @@ fn found(log: &mut Log<&'static str, u32>, now: Instant, duplicate: usize) -> In
 #[test]
 fn duplicate_that_joins_is_filled_and_acknowledges_once_it_is_read() {
     let options = LogOptions { duplicates: 1, acknowledge: Acknowledge::All, ..OPTIONS };
-    let (mut log, now) = opened(options, &[None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(options);
     let layout = Some(Layout { partitions: 1, duplicates: 2 });
     log.set_layout(now, layout);
     log.join(now, 1);
@@ -38,8 +37,7 @@ fn duplicate_that_joins_is_filled_and_acknowledges_once_it_is_read() {
 #[test]
 fn duplicate_that_joins_is_not_read_before_the_others_have_recorded_the_layout() {
     let options = LogOptions { duplicates: 1, ..OPTIONS };
-    let (mut log, now) = opened(options, &[None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(options);
     log.set_layout(now, Some(Layout { partitions: 1, duplicates: 2 }));
     log.join(now, 1);
     let now = found(&mut log, now, 1);
@@ -53,8 +51,7 @@ fn duplicate_that_joins_is_not_read_before_the_others_have_recorded_the_layout()
 
 #[test]
 fn duplicate_leaves_once_the_other_has_recorded_everything_anew() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     log.append(now, "a", 5, 1).expect("it has room");
     complete(&mut log, now);
     log.leave(now, 1);
@@ -79,8 +76,7 @@ fn duplicate_leaves_once_the_other_has_recorded_everything_anew() {
 
 #[test]
 fn duplicate_stays_if_the_other_is_lost_before_it_has_left() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     log.leave(now, 1);
     log.handle_applied(now, 0, BatchEnd::Broken(0));
     assert!(log.stays(1) && log.is_current(1));
@@ -90,8 +86,7 @@ fn duplicate_stays_if_the_other_is_lost_before_it_has_left() {
 
 #[test]
 fn reads_at_a_duplicate_that_leaves_fail_if_it_is_lost() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     log.leave(now, 1);
     complete(&mut log, now);
     log.handle_broken(now, 1);
@@ -142,8 +137,7 @@ fn candidate_that_is_not_reached_is_waited_for_only_while_nothing_else_is_known(
 
 #[test]
 fn write_waits_for_the_marker_of_the_other_while_one_that_leaves_may_have_a_later_one() {
-    let (mut log, now) = opened(OPTIONS, &[None, None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(OPTIONS);
     log.append(now, "a", 1, 1).expect("it has room");
     log.append(now, "b", 2, 1).expect("it has room");
     // The one that leaves has both and has recorded that, before the other one answers at all.
