@@ -55,7 +55,8 @@ fn second(layout: StoreLayout, late: u64) -> Seen {
     Seen { stores: Some(vec![seen]), ..Seen::default() }
 }
 
-/// Has the loop see seconds, in each of which the duplicates had as many slow attempts as each other.
+/// Has the loop see seconds, in each of which the duplicates had as many slow attempts as each
+/// other.
 fn slow_together(rounds: &mut ControlLoop, seconds: std::ops::RangeInclusive<u64>) {
     for now in seconds {
         let mut seen = second(ONE, 2);
