@@ -219,13 +219,14 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     }
 
     /// Takes the changes that a duplicate has refused, of a batch up to the entry `last`. They are
-    /// not sent again if no other duplicate is read, and they are neither acknowledged nor settled.
-    /// Otherwise this duplicate is read no longer, and tried again later.
+    /// not sent again if no other duplicate is read, and they are neither acknowledged nor settled,
+    /// nor kept by one that comes back. Otherwise this duplicate is read no longer, and tried again
+    /// later.
     pub(super) fn take_refusal(&mut self, now: Instant, duplicate: usize, refused: &[u64], last: u64) {
         self.duplicates[duplicate].note_refused(refused);
         for (index, &number) in refused.iter().enumerate() {
             let is_open = number > self.acknowledged.max(self.settled) || self.may_drop(now, number);
-            if !is_open || self.others_are_current(duplicate) {
+            if !is_open || self.others_are_current(duplicate) || self.is_kept(now, duplicate, number) {
                 self.set_state(duplicate, DuplicateState::Behind);
                 self.duplicates[duplicate].due = now + self.options.retry;
                 return;
@@ -235,6 +236,18 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             let made = refused.get(index + 1).map_or(last, |next| next - 1);
             self.duplicates[duplicate].applied = made;
         }
+    }
+
+    /// Returns true if another duplicate than this one has made the change of an entry and has not
+    /// lost it, for all that is known. Clients may have read its value there, and must not read an
+    /// older one, at least until the other one has had time to come back.
+    fn is_kept(&self, now: Instant, duplicate: usize, number: u64) -> bool {
+        let is_overdue = |from: Instant| now >= from + 2 * self.options.start_max;
+        if self.entries.get(number).is_none_or(|kept| is_overdue(kept.appended)) {
+            return false;
+        }
+        let mut others = self.duplicates.iter().enumerate().filter(|(other, _)| *other != duplicate);
+        others.any(|(_, one)| one.was_complete() && !one.differs && one.applied >= number)
     }
 
     /// Has an entry sent to no duplicate any more, since the only one that could be read has

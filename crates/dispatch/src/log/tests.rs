@@ -205,6 +205,34 @@ fn refused_marker_counts_as_refusal_of_its_changes_and_is_not_recorded() {
 }
 
 #[test]
+fn change_that_could_be_read_at_a_lost_duplicate_is_not_given_up_before_it_had_time_to_come_back() {
+    let options = LogOptions { acknowledge: Acknowledge::Majority, ..OPTIONS };
+    let overdue = 2 * OPTIONS.start_max;
+    for (waited, is_emptied) in [(OPTIONS.retry, false), (OPTIONS.retry, true), (overdue, false)] {
+        let (mut log, now) = begun(options);
+        assert_eq!(log.append(now, "a", 1, 1), Ok(1));
+        log.handle_applied(now, 1, BatchEnd::Answered(&[]));
+        assert!(log.is_readable(1));
+        log.handle_applied(now, 1, BatchEnd::Broken(0));
+        log.handle_applied(now, 0, BatchEnd::Answered(&[1]));
+        assert_eq!(states(&log)[0], DuplicateState::Behind, "its value is older");
+        if is_emptied {
+            for now in [now, now + OPTIONS.landing] {
+                log.handle_timeout(now);
+                log.handle_inspected(now, 1, Ok(None));
+            }
+        }
+        actions(&mut log);
+        let now = now + waited;
+        log.handle_timeout(now);
+        log.handle_applied(now, 0, BatchEnd::Answered(&[1]));
+        let is_given_up = complete(&mut log, now).contains(&LogAction::Abandon(1));
+        assert_eq!(is_given_up, is_emptied || waited == overdue);
+        assert_eq!(states(&log)[0] == DuplicateState::Current, is_given_up);
+    }
+}
+
+#[test]
 fn duplicate_of_an_earlier_process_that_appears_late_is_copied_although_the_log_has_its_numbers() {
     let mut log = opened_without_others(OPTIONS, &[(0, marker(10, 10))]);
     let now = AT + OPTIONS.start_max;
@@ -289,8 +317,7 @@ fn of_this_process(sent: u64, applied: u64) -> Option<Marker> {
 
 #[test]
 fn duplicate_is_read_again_once_it_has_applied_all_that_was_sent_before() {
-    let (mut log, now) = opened(LogOptions { duplicates: 1, ..OPTIONS }, &[None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(LogOptions { duplicates: 1, ..OPTIONS });
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     actions(&mut log);
     let now = reconnected(&mut log, now, BatchEnd::Broken(0), of_this_process(1, 0));
@@ -301,8 +328,7 @@ fn duplicate_is_read_again_once_it_has_applied_all_that_was_sent_before() {
 
 #[test]
 fn change_that_is_refused_but_may_have_been_applied_is_abandoned() {
-    let (mut log, now) = opened(LogOptions { duplicates: 1, ..OPTIONS }, &[None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(LogOptions { duplicates: 1, ..OPTIONS });
     assert_eq!(log.append(now, "a", 1, 1), Ok(1));
     actions(&mut log);
     let now = reconnected(&mut log, now, BatchEnd::Broken(0), of_this_process(1, 0));
@@ -321,7 +347,8 @@ fn next_process_has_a_duplicate_copied_that_made_a_change_which_the_other_refuse
     log.handle_applied(now, 0, BatchEnd::Answered(&[]));
     let with_it = markers_in(&actions(&mut log)).last().copied();
     log.handle_applied(now, 0, BatchEnd::Broken(0));
-    log.handle_applied(now, 1, BatchEnd::Answered(&[1]));
+    // The other one has not come back in time.
+    log.handle_applied(now + 2 * OPTIONS.start_max, 1, BatchEnd::Answered(&[1]));
     let ends = actions(&mut log);
     assert!(ends.contains(&LogAction::Abandon(1)), "the client cannot know: {ends:?}");
     let without_it = markers_in(&ends).last().copied();
@@ -342,8 +369,7 @@ fn markers_in(actions: &Actions) -> Vec<Marker> {
 
 #[test]
 fn changes_after_one_that_takes_no_effect_are_not_sent_again() {
-    let (mut log, now) = opened(LogOptions { duplicates: 1, ..OPTIONS }, &[None]);
-    complete(&mut log, now);
+    let (mut log, now) = begun(LogOptions { duplicates: 1, ..OPTIONS });
     (1..=4).for_each(|number| assert_eq!(log.append(now, "a", 1, 1), Ok(number)));
     log.handle_applied(now, 0, BatchEnd::Answered(&[]));
     actions(&mut log);
