@@ -67,6 +67,8 @@ struct EarlierBackends {
     names: BTreeMap<String, Origin>,
     prefixes: BTreeMap<String, Origin>,
     directories: BTreeMap<PathBuf, Origin>,
+    /// Stores, and true for duplicates.
+    stores: Vec<(StoreOptions, bool, Origin)>,
 }
 
 fn plain() -> BackendConfig {
@@ -96,6 +98,7 @@ fn backend(
     for store in &stores {
         refuse_shared_directory(store, seen, problems);
     }
+    refuse_shared_items(&stores, raw.duplicates.is_some() || raw.partitions.is_some(), seen, problems);
     let options = dispatch::resolve(raw, problems);
     dispatch::check_replicas(raw, &options, stores.len(), problems);
     BackendConfig {
@@ -221,6 +224,31 @@ pub(super) fn refuse_reserved(key: &str, value: &str, origin: &Origin, problems:
 /// other prefix, so it only overlaps itself.
 pub(super) fn overlap(a: &str, b: &str) -> bool {
     if a.is_empty() || b.is_empty() { a == b } else { a.starts_with(b) || b.starts_with(a) }
+}
+
+/// Refuses duplicates that share items with another backend: a node removes what a duplicate has
+/// too much.
+fn refuse_shared_items(
+    stores: &[Given<StoreOptions>],
+    are_duplicates: bool,
+    seen: &mut EarlierBackends,
+    problems: &mut Problems<'_>,
+) {
+    for store in stores {
+        let shares = |(earlier, is_duplicate, _): &&(StoreOptions, bool, Origin)| {
+            (are_duplicates || *is_duplicate) && earlier.shares_items(&store.value)
+        };
+        if let Some((.., first)) = seen.stores.iter().find(shares) {
+            let first = problems.reference(first);
+            let message = format!(
+                "[[backend]] has a store with the same items as on {first}, and one of them is a duplicate, from which the node \
+                 removes items: choose another server, or key_prefixes of which none begins with the other"
+            );
+            problems.add(&store.origin, message);
+        }
+    }
+    let own = stores.iter().map(|store| (store.value.clone(), are_duplicates, store.origin.clone()));
+    seen.stores.extend(own);
 }
 
 /// Refuses two key-value stores with one directory: a store locks its directory.

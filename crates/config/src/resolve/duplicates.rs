@@ -133,11 +133,11 @@ fn check_stores(
                 store.value.kind()
             );
             problems.add(&store.origin, message);
-        } else if let Some(first) = stores[..at].iter().find(|first| first.value.is_same_place(&store.value))
-        {
+        } else if let Some(first) = stores[..at].iter().find(|first| first.value.shares_items(&store.value)) {
             let first = problems.reference(&first.origin);
             let message = format!(
-                "[[backend]] replicas has the same server as on {first}; each duplicate must be another one: change one"
+                "[[backend]] replicas has the same server as on {first}; each duplicate must be another one, or have a \
+                 key_prefix with which the other's does not begin: change one"
             );
             problems.add(&store.origin, message);
         }

@@ -101,7 +101,14 @@ fn keys_that_contradict_duplicates_are_refused() {
         (
             "[[backend]]\nname = \"a\"\nduplicates = 2\nreplicas = [{ kind = \"redis\", address = \"h:1\" }, { kind = \
              \"redis\", address = \"h:1\", answer_timeout = \"9s\" }]",
-            "a.toml:4:50: [[backend]] replicas has the same server as on line 4; each duplicate must be another one: change one",
+            "a.toml:4:50: [[backend]] replicas has the same server as on line 4; each duplicate must be another one, or have a \
+             key_prefix with which the other's does not begin: change one",
+        ),
+        (
+            "[[backend]]\nname = \"a\"\nstore = { kind = \"redis\", address = \"h\" }\n[[backend]]\nname = \"b\"\nduplicates \
+             = 1\nreplicas = [{ kind = \"redis\", address = \"h\", key_prefix = \"b:\" }]",
+            "a.toml:7:13: [[backend]] has a store with the same items as on line 3, and one of them is a duplicate, from which \
+             the node removes items: choose another server, or key_prefixes of which none begins with the other",
         ),
         (
             "[[backend]]\nname = \"a\"\nprefix = \"sherwood.log.\"",

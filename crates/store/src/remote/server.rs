@@ -42,14 +42,15 @@ impl StoreOptions {
         }
     }
 
-    /// Returns true if both stores have their items at the same place: at one server, in one
-    /// database, table or node, with one prefix.
+    /// Returns true if items of one store may be among those of the other: at one server, in one
+    /// database, table or node, one prefix begins with the other.
     #[must_use]
-    pub fn is_same_place(&self, other: &Self) -> bool {
+    pub fn shares_items(&self, other: &Self) -> bool {
+        let is_in = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
         let is_within = match (self, other) {
-            (Self::Memcached(one), Self::Memcached(other)) => one.key_prefix == other.key_prefix,
+            (Self::Memcached(one), Self::Memcached(other)) => is_in(&one.key_prefix, &other.key_prefix),
             (Self::Redis(one), Self::Redis(other)) => {
-                (one.db, &one.key_prefix) == (other.db, &other.key_prefix)
+                one.db == other.db && is_in(&one.key_prefix, &other.key_prefix)
             }
             (Self::Zookeeper(one), Self::Zookeeper(other)) => one.root == other.root,
             (Self::Cassandra(one), Self::Cassandra(other)) => {
@@ -99,22 +100,24 @@ mod tests {
     }
 
     #[test]
-    fn place_of_items_is_server_and_prefix_database_node_or_table_alone() {
+    fn stores_share_items_at_one_server_with_prefixes_database_node_or_table_in_common() {
         let is_same = |one: &str, other: &str| {
             let options: [StoreOptions; 2] =
                 [one, other].map(|json| serde_json::from_str(json).expect("options of a store"));
-            options[0].is_same_place(&options[1])
+            options[0].shares_items(&options[1])
         };
         let redis = r#"{"kind": "redis", "address": "h"}"#;
         assert!(is_same(redis, r#"{"kind": "redis", "address": "h:6379", "user": "x", "write_ttl_s": 9}"#));
         for other in [
             r#"{"kind": "redis", "address": "h:1"}"#,
             r#"{"kind": "redis", "address": "h", "db": 1}"#,
-            r#"{"kind": "redis", "address": "h", "key_prefix": "t:"}"#,
             r#"{"kind": "memcached", "address": "h:6379"}"#,
         ] {
             assert!(!is_same(redis, other), "{other}");
         }
+        let of_prefix = |prefix| format!(r#"{{"kind": "redis", "address": "h", "key_prefix": "{prefix}"}}"#);
+        assert!(is_same(redis, &of_prefix("t:")) && is_same(&of_prefix("t"), &of_prefix("t:")));
+        assert!(!is_same(&of_prefix("t:"), &of_prefix("s:")));
         let cassandra = |table| {
             format!(r#"{{"kind": "cassandra", "address": "h", "keyspace": "shop", "table": "{table}"}}"#)
         };
