@@ -80,6 +80,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
             let may_leave = one.leaves_after.is_some_and(|after| one.is_new || (answer && recorded >= after));
             if one.state.is_member() && may_leave {
                 let one = &mut self.duplicates[duplicate];
+                if matches!(one.state, DuplicateState::Copying { .. }) {
+                    // The copy has to end before the contents are removed.
+                    self.actions.push_back(LogAction::Close(duplicate));
+                }
                 (one.state, one.in_flight) = (DuplicateState::Leaving, None);
                 one.due = now + self.options.landing;
                 self.spoil_copies_of(duplicate);

@@ -391,9 +391,12 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
         let DuplicateState::Inspected(has_landed) = self.duplicates[duplicate].state else { return };
         let mut marker = marker;
         if let Ok(Some(found)) = marker {
-            self.overtake(found.epoch);
-            if found.partitions != self.options.partitions {
-                (self.foreign, marker) = (Some(found.partitions), Err(()));
+            if found.partitions == self.options.partitions {
+                self.overtake(found.epoch);
+            } else {
+                // A server that takes the place of another one leaves an open log as it is.
+                self.foreign = self.foreign.or((!self.is_open).then_some(found.partitions));
+                marker = Err(());
             }
         }
         let one = &mut self.duplicates[duplicate];
@@ -526,9 +529,10 @@ impl<K: Clone + Eq + Hash, E: Clone> Log<K, E> {
     }
 
     /// Returns the state of each duplicate that was ever added, with the number of entries that it
-    /// has not applied.
+    /// has not applied. A store that is only asked if it is one counts as gone.
     pub fn standing(&self) -> impl Iterator<Item = (DuplicateState, u64)> + '_ {
-        self.duplicates.iter().map(|one| (one.state, self.entries.last().saturating_sub(one.applied)))
+        let state = |one: &Duplicate| if one.is_candidate { DuplicateState::Gone } else { one.state };
+        self.duplicates.iter().map(move |one| (state(one), self.entries.last().saturating_sub(one.applied)))
     }
 
     /// Returns the entries held, and their bytes.

@@ -444,7 +444,7 @@ impl<K: AsRef<[u8]> + Clone + Eq + Hash, V: Clone, W> Backend<K, V, W> {
     pub fn layout(&self) -> Option<StoreLayout> {
         let Layout { partitions, duplicates } = self.duplicates.as_ref()?.layout();
         let Stats { factor, hedge, .. } = self.dispatch.stats();
-        Some(StoreLayout { partitions, duplicates, asked: factor, hedge })
+        Some(StoreLayout { partitions, duplicates, asked: factor.min(duplicates), hedge })
     }
 
     /// Returns the accesses since the call before; see [`Dispatch::take_attempts`].
