@@ -14,6 +14,9 @@ use crate::history::History;
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 /// Accesses of a window, below which it goes on: fewer say little about 99.9% of them.
 const ACCESSES_MIN: u64 = 1_000;
+/// Observations after which a store is measured although its layout is not in force: a server that
+/// it needs is out, and the manager has to see what that costs.
+const MOVES_MAX: u32 = 600;
 /// Share of attempts that are not slow: up to this percentile of the service times.
 const NOT_SLOW: f64 = 0.95;
 
@@ -43,8 +46,9 @@ struct ManagedStore {
     duplicates: u8,
     /// The latest known layout.
     layout: StoreLayout,
-    /// True from a change of partitions or duplicates until they are in force.
-    is_moving: bool,
+    /// Observations that may follow a change of partitions or duplicates until they are in force; 0
+    /// once they are.
+    moves_for: u32,
     periods: SlowPeriods,
     measured: Option<f64>,
     reason: Option<String>,
@@ -115,7 +119,7 @@ impl Stores {
             backend,
             duplicates: layout.duplicates,
             layout,
-            is_moving: false,
+            moves_for: 0,
             periods: SlowPeriods::new(layout.duplicates.into()),
             manager,
             forecast,
@@ -195,8 +199,8 @@ impl Stores {
         let mut said = Vec::new();
         for StoreSeen { backend, attempts, is_settled, .. } in seen {
             let Some(store) = self.stores.iter_mut().find(|store| store.backend == backend) else { continue };
-            store.is_moving &= !is_settled;
-            if store.is_moving {
+            store.moves_for = if is_settled { 0 } else { store.moves_for.saturating_sub(1) };
+            if store.moves_for > 0 {
                 store.begin_window(now);
                 continue;
             }
@@ -221,7 +225,7 @@ impl ManagedStore {
         let placed = |layout: &StoreLayout| (layout.partitions, layout.duplicates);
         if placed(&layout) != placed(&self.layout) {
             self.periods = SlowPeriods::new(layout.duplicates.max(self.duplicates).into());
-            self.is_moving = true;
+            self.moves_for = MOVES_MAX;
         }
         self.layout = layout;
     }
@@ -299,7 +303,7 @@ impl ManagedStore {
         };
         let (noted, present) = (*self.history.at(at)?, here(&self.manager.plan().layout()));
         // Partitions and duplicates that the manager keeps were changed by hand, if at all.
-        let then = if self.manager.keeps_layout() { here(&noted) } else { noted };
+        let then = if self.dry_run || self.manager.keeps_layout() { here(&noted) } else { noted };
         if then == present {
             return None;
         }

@@ -121,7 +121,8 @@ impl Manager {
 
     /// Takes over the plan that is in force, which others may have changed.
     pub fn adopt(&mut self, plan: StorePlan) {
-        if !is_same_layout(&self.plan, &plan) || self.plan.asked != plan.asked {
+        let way = |plan: &StorePlan| (plan.asked, plan.hedge_ms.is_some());
+        if !is_same_layout(&self.plan, &plan) || way(&self.plan) != way(&plan) {
             self.trial.end();
         }
         self.plan = plan;
@@ -161,7 +162,9 @@ impl Manager {
         // A present hedge that is in doubt may do harm, whatever is predicted of it.
         let doubt = self.plan.hedge_ms.and_then(|_| doubt(&self.plan, &present.figures, None));
         let best = self.best(&candidates, &present);
-        let chosen = best.filter(|best| doubt.is_some() || self.is_worth_it(best, &present));
+        let is_too_large = !self.options.keeps_layout && self.plan.nodes() > self.options.nodes;
+        let is_left = doubt.is_some() || is_too_large;
+        let chosen = best.filter(|best| is_left || self.is_worth_it(best, &present));
         let Some(chosen) = chosen else {
             let is_watched = self.options.aim == ManagerAim::Present;
             let reason = if is_watched { "it is as configured" } else { "no other plan gains enough" };
