@@ -52,9 +52,9 @@ def main():
     options = parser.parse_args()
     found = []
     for case in options.cases:
-        if case in MEASURED:
-            with contextlib.suppress(PermissionError):
-                os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        scheduler = (os.SCHED_RR, os.sched_param(1)) if case in MEASURED else (os.SCHED_OTHER, os.sched_param(0))
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, *scheduler)
         with tempfile.TemporaryDirectory(prefix="sherwood-zoolander-") as directory:
             seconds = SECONDS[case] if options.seconds is None else options.seconds
             found += CASES[case](argparse.Namespace(**{**vars(options), "seconds": seconds}), directory)

@@ -133,7 +133,10 @@ class Connection:
         status, text = self.ask(method, f"/v1/keys/{store}/{key}", value)
         if status == 204:
             return "acknowledged", text
-        return (json.loads(text).get("outcome", "unknown") if status else "unknown"), text
+        try:
+            return json.loads(text).get("outcome", "unknown"), text
+        except ValueError:
+            return "unknown", text
 
 
 class Interference:
